@@ -1,0 +1,78 @@
+/** The folders of a run: its recording, its log, its working directory. */
+import { mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
+import { type LaneFile, readFolder } from './lane-file.ts'
+import { lock } from './lock.ts'
+import type { Settings } from './settings.ts'
+
+export type Place = {
+  logs: string
+  workdir: string
+  /** Offline: the recording, read whole before anything is written. */
+  recording?: { folder: string; lanes: LaneFile[] }
+  /** Why nothing can be logged. */
+  broken?: Error
+}
+
+/**
+ * Finds and makes them. Offline everything is fresh: the working directory is emptied,
+ * the last run's lanes go. Live nothing is lost: each run's log gets a folder of its own,
+ * and the working directory stays.
+ *
+ * @throws {Error} when there is no recording, or another process is in the folder
+ */
+export function openPlace(root: string, step: string, settings: Settings): Place {
+  const place = settings.live
+    ? { logs: join(root, 'logs', 'live', `${step}-${timestamp()}`), recording: undefined }
+    : offlinePlace(root, step, settings.replay)
+  const name = settings.live ? step : join('offline', basename(place.logs))
+  const workdir = settings.workdir
+    ? resolve(settings.workdir)
+    : join(root, '.workspace', name)
+  if (!settings.live) {
+    lock(join(root, '.workspace', name))
+    if (!settings.workdir) rmSync(workdir, { recursive: true, force: true })
+  }
+  mkdirSync(workdir, { recursive: true })
+  const opened = { ...place, workdir: realpathSync(workdir) }
+  try {
+    return { ...opened, logs: emptyFolder(place.logs, settings.live !== undefined) }
+  } catch (error) {
+    return { ...opened, broken: error as Error }
+  }
+}
+
+function offlinePlace(root: string, step: string, replayed?: string) {
+  const folder = replayed ? resolve(replayed) : join(root, 'logs', 'recorded', step)
+  const lanes = readFolder(folder)
+  let name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
+  // A replay never writes over what it replays.
+  while (join(root, 'logs', name) === realpathSync(folder)) name += '.replay'
+  return { logs: join(root, 'logs', name), recording: { folder, lanes } }
+}
+
+/** Makes a folder without lanes: old ones go, or a new name is found where none may. */
+function emptyFolder(path: string, keep: boolean): string {
+  mkdirSync(dirname(path), { recursive: true })
+  for (let n = 1; keep; n++) {
+    const free = n === 1 ? path : `${path}-${n}`
+    try {
+      mkdirSync(free)
+      return free
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    }
+  }
+  mkdirSync(path, { recursive: true })
+  const old = readdirSync(path).filter((name) => name.endsWith('.log'))
+  for (const name of old) rmSync(join(path, name))
+  return path
+}
+
+function timestamp(): string {
+  const now = new Date()
+  const two = (n: number) => String(n).padStart(2, '0')
+  const date = [now.getFullYear(), two(now.getMonth() + 1), two(now.getDate())].join('-')
+  const time = [now.getHours(), now.getMinutes(), now.getSeconds()].map(two).join('')
+  return `${date}-${time}`
+}

@@ -1,0 +1,38 @@
+/** `npm run record 04`: replays a step's recordings and writes the result over them. */
+import { spawnSync } from 'node:child_process'
+import { cpSync, readdirSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import process from 'node:process'
+import { REQUEST_EVENTS, readFolder } from './lane-file.ts'
+
+const root = dirname(dirname(import.meta.dirname))
+const recorded = join(root, 'logs', 'recorded')
+
+for (const wanted of process.argv.slice(2)) {
+  const names = readdirSync(recorded).filter((name) =>
+    name.startsWith(wanted.padStart(2, '0')),
+  )
+  if (names.length === 0) fail(`There is no recording of ${wanted} in logs/recorded.`)
+  for (const name of names) record(name)
+}
+if (process.argv.length < 3) fail('Usage: npm run record 04 (numbers of steps)')
+
+/** The model's turns stay as they are; what the tools say to them is made anew. */
+function record(name: string): void {
+  const folder = join(recorded, name)
+  const last = readFolder(folder)[0].lines.at(-1)
+  const endsBadly = REQUEST_EVENTS.includes(last?.event ?? '')
+  const step = join('steps', `${name.split('.')[0]}.ts`)
+  const run = spawnSync(process.execPath, ['--import', 'tsx', step, '--replay', folder], {
+    cwd: root,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  })
+  if ((run.status === 0) === endsBadly) fail(`${name}: the run ended with ${run.status}.`)
+  rmSync(folder, { recursive: true })
+  cpSync(join(root, 'logs', name), folder, { recursive: true })
+}
+
+function fail(message: string): never {
+  console.error(message)
+  process.exit(1)
+}

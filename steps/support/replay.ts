@@ -1,0 +1,191 @@
+/** The offline model: SDK middleware that answers from recorded lanes. */
+import { isDeepStrictEqual } from 'node:util'
+import type { Middleware } from '@anthropic-ai/sdk'
+import type {
+  MessageCreateParams,
+  MessageParam,
+} from '@anthropic-ai/sdk/resources/messages'
+import { type LaneFile, type LaneLine, REQUEST_EVENTS } from './lane-file.ts'
+import { mapStrings, renumberIds } from './log.ts'
+import { ReplyError, requestError } from './protocol.ts'
+import { HOW_TO_GO_LIVE } from './settings.ts'
+import { describeTools, type Tool } from './tools.ts'
+
+/** The conversation has left the recording: there is nothing that could answer it. */
+export class NotRecordedError extends Error {}
+
+export type ReplayOptions = {
+  /** The recording's folder, as the reader knows it. */
+  folder: string
+  lanes: LaneFile[]
+  workdir: string
+  /** What is done to every string before it is logged. */
+  clean: (text: string) => string
+  /** Tells the reader something, in one line. */
+  tell: (line: string) => void
+}
+
+/** A recorded lane while it is replayed: `next` is the answer that comes next. */
+type Track = { lane: LaneFile; answers: Answer[]; next: number; noted: boolean }
+type Answer = { line: LaneLine; position: number; retried: boolean }
+
+/**
+ * Answers `POST /v1/messages` from recorded lanes, never from a network. Each goes to
+ * the lane whose user prompts and assistant turns equal its own; of several, to the
+ * earliest that is still free. Tool results may differ: the first difference in a lane is
+ * told. What the real API refuses is refused, with its status and wording.
+ *
+ * @throws {NotRecordedError} from then on, once a conversation has left the recording
+ */
+export function replay({
+  folder,
+  lanes,
+  workdir,
+  clean,
+  tell,
+}: ReplayOptions): Middleware {
+  const tracks = lanes.map(startTrack)
+  const taken = new WeakMap<MessageParam, Track>()
+  let lost: NotRecordedError | undefined
+
+  return async (request, _next, context) => {
+    const body = context.options?.body as MessageCreateParams
+    const refusal = requestError(body)
+    if (refusal)
+      return errorResponse(400, { type: 'invalid_request_error', message: refusal })
+    const messages = normalize(body.messages, clean)
+    const own = taken.get(body.messages[0])
+    const track = (own ? [own] : tracks).find((track) => fits(track, messages))
+    lost ??= track ? undefined : new NotRecordedError(whyLost(folder, tracks, messages))
+    if (!track || lost) throw lost
+    taken.set(body.messages[0], track)
+    if (!track.noted) {
+      const from = firstDifference(track.lane, body, messages, clean)
+      track.noted = from !== undefined
+      if (from) tell(`from ${from} on the model answers the recording, not your edit`)
+    }
+    const answer = track.answers[track.next++]
+    return respond(answer, String(track.lane.header.model), workdir, request.signal)
+  }
+}
+
+/** The prompts that a lane was given, in order. */
+export function promptsOf(lane: LaneFile): string[] {
+  return lane.messages.filter(isPrompt).map(({ content }) => text(content))
+}
+
+function startTrack(lane: LaneFile): Track {
+  const answers: Answer[] = []
+  let position = 0
+  for (const [i, line] of lane.lines.entries()) {
+    // The SDK tried again by itself where one answer follows another.
+    const retried = isAnswer(lane.lines[i + 1])
+    if (isAnswer(line)) answers.push({ line, position, retried })
+    if (line.role) position += 1
+  }
+  return { lane, answers, next: 0, noted: false }
+}
+
+const isAnswer = (line?: LaneLine) =>
+  line?.role === 'assistant' || REQUEST_EVENTS.includes(line?.event ?? '')
+
+function fits({ lane, answers, next }: Track, messages: MessageParam[]): boolean {
+  if (answers[next]?.position !== messages.length) return false
+  return messages.every((message, i) => {
+    const recorded = lane.messages[i]
+    if (message.role !== recorded.role || isPrompt(message) !== isPrompt(recorded))
+      return false
+    const mayDiffer = message.role === 'user' && !isPrompt(message)
+    return mayDiffer || isDeepStrictEqual(message.content, recorded.content)
+  })
+}
+
+/** A user message without tool results: somebody's words, where others are a tool's. */
+function isPrompt({ role, content }: MessageParam): boolean {
+  if (role !== 'user') return false
+  return (
+    typeof content === 'string' || !content.some(({ type }) => type === 'tool_result')
+  )
+}
+
+function firstDifference(
+  { name, header, messages: recorded }: LaneFile,
+  { system, tools }: MessageCreateParams,
+  messages: MessageParam[],
+  clean: (text: string) => string,
+): string | undefined {
+  const now = mapStrings({ system, tools: describeTools((tools ?? []) as Tool[]) }, clean)
+  const before = { system: header.system, tools: header.tools }
+  if (!isDeepStrictEqual(now, before)) return `${name} 1`
+  const i = messages.findIndex(({ content }, i) => {
+    return !isDeepStrictEqual(content, recorded[i].content)
+  })
+  return i < 0 ? undefined : `${name} ${i + 1}`
+}
+
+function normalize(
+  messages: MessageParam[],
+  clean: (text: string) => string,
+): MessageParam[] {
+  const renumber = renumberIds()
+  const plain: MessageParam[] = JSON.parse(JSON.stringify(messages))
+  return plain.map((message) =>
+    mapStrings({ ...message, content: renumber(message.content) }, clean),
+  ) as MessageParam[]
+}
+
+function whyLost(folder: string, tracks: Track[], messages: MessageParam[]): string {
+  const last = messages[messages.length - 1]
+  const prompts = tracks.map(({ lane }) => {
+    return promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${prompt}`)
+  })
+  const what = isPrompt(last)
+    ? `this prompt was not recorded: ${text(last.content)}`
+    : `the conversation left the recording at its message ${messages.length}`
+  return `${what}\nRecorded in ${folder}:${prompts.flat().join('')}\n${HOW_TO_GO_LIVE}`
+}
+
+const text = (content: MessageParam['content']) =>
+  typeof content === 'string' ? content : JSON.stringify(content)
+
+function respond(
+  { line, retried }: Answer,
+  model: string,
+  workdir: string,
+  signal?: AbortSignal | null,
+): Response | Promise<Response> {
+  const { event, status, error, message, content, stop_reason } = line
+  if (event === 'api_error') return errorResponse(Number(status), error, retried)
+  if (event === 'bad_reply') throw new ReplyError(String(message))
+  if (event === 'no_connection') throw new Error(`no connection: ${message}`)
+  if (event === 'no_answer') return unanswered(signal)
+  return Response.json({
+    id: 'msg_recorded',
+    type: 'message',
+    role: 'assistant',
+    model,
+    content: mapStrings(content, (text) => text.replaceAll('<workdir>', workdir)),
+    stop_reason,
+    stop_sequence: null,
+    usage: { input_tokens: 0, output_tokens: 0 },
+  })
+}
+
+function errorResponse(status: number, error: unknown, retry = false): Response {
+  const headers = { 'x-should-retry': String(retry), 'retry-after-ms': '1' }
+  return Response.json({ type: 'error', error }, { status, headers })
+}
+
+/** Withholds the answer until the request is aborted. */
+function unanswered(signal?: AbortSignal | null): Promise<Response> {
+  return new Promise((_, reject) => {
+    // A pending promise alone would let the process end, silently and early.
+    const timer = setInterval(() => {}, 1 << 30)
+    const stop = () => {
+      clearInterval(timer)
+      reject(signal?.reason ?? new Error('aborted'))
+    }
+    if (signal?.aborted) stop()
+    else signal?.addEventListener('abort', stop, { once: true })
+  })
+}

@@ -1,0 +1,236 @@
+/** What a step opens: its client, its working directory, its lanes, its prompts. */
+import { basename, dirname, join, relative } from 'node:path'
+import process from 'node:process'
+import type Anthropic from '@anthropic-ai/sdk'
+import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import { createClient, explain } from './client.ts'
+import { callLine } from './lane-file.ts'
+import { foldPath, type Lane, openLane, redact } from './log.ts'
+import { openPlace, type Place } from './place.ts'
+import { readPrompts } from './prompts.ts'
+import { NotRecordedError, promptsOf, replay } from './replay.ts'
+import { readSettings, type Settings } from './settings.ts'
+import { stopAll } from './shell.ts'
+import { complain, print, waitFor } from './terminal.ts'
+import { describeTools, type Tool } from './tools.ts'
+
+/** What a lane runs with, beside its messages. */
+export type LaneSettings = { system: string; tools: Tool[]; maxTurns?: number }
+
+/**
+ * Opens a step, given its `import.meta.filename`. What stands in the way (an option, a
+ * `.env`, a folder) is said in one line, and the program ends with exit code 1.
+ */
+export function openSession(filename: string): Session {
+  try {
+    const root = dirname(dirname(filename))
+    const step = basename(filename).replace(/\.\w+$/, '')
+    const settings = readSettings(root, process.argv.slice(2))
+    return new Session(step, settings, openPlace(root, step, settings))
+  } catch (error) {
+    complain((error as Error).message)
+    process.exit(1)
+  }
+}
+
+export class Session {
+  readonly client: Anthropic
+  readonly model: string
+  /** Absolute path of the folder that the tools work in. */
+  readonly workdir: string
+
+  readonly #step: string
+  readonly #settings: Settings
+  readonly #place: Place
+  readonly #fold: (text: string) => string
+  readonly #lanes = new Map<MessageParam[], Lane>()
+  readonly #laneOfMessage = new WeakMap<MessageParam, Lane>()
+  readonly #replies = new WeakMap<Lane, Message>()
+  #requests = 0
+  #speaker = ''
+  #unlogged?: Error
+
+  constructor(step: string, settings: Settings, place: Place) {
+    this.#step = step
+    this.#settings = settings
+    this.#place = place
+    this.#fold = foldPath(place.workdir)
+    this.#unlogged = place.broken
+    this.workdir = place.workdir
+    this.model = settings.live?.model ?? String(place.recording?.lanes[0].header.model)
+    this.client = createClient(settings.live ?? this.#replay(), {
+      laneOf: ({ messages }) => this.#laneOf(messages),
+      asking: (lane) => this.#asking(lane),
+      answered: (lane, reply) => this.#answered(lane, reply),
+    })
+  }
+
+  /** Starts the log of a messages array: the first is `parent`, then come `sub-1`, … */
+  openLane(messages: MessageParam[], { system, tools, maxTurns }: LaneSettings): void {
+    if (this.#lanes.has(messages)) return
+    const header = {
+      step: this.#step,
+      lane: this.#lanes.size === 0 ? 'parent' : `sub-${this.#lanes.size}`,
+      mode: this.#settings.live ? ('live' as const) : ('offline' as const),
+      model: this.model,
+      note: this.#place.recording?.lanes[0].header.note,
+      system,
+      tools: describeTools(tools),
+      ...(Number.isFinite(maxTurns) && { max_turns: maxTurns }),
+    }
+    const path = join(this.#place.logs, `${header.lane}.log`)
+    const failed = (error: Error) => {
+      this.#unlogged ??= error
+    }
+    const lane = openLane(
+      this.#place.broken ? undefined : path,
+      header,
+      this.#fold,
+      failed,
+    )
+    this.#lanes.set(messages, lane)
+  }
+
+  /** Writes a message, just pushed, into the log of its array. */
+  log(messages: MessageParam[], message: MessageParam): void {
+    const lane = this.#lanes.get(messages)
+    if (!lane) throw new Error('This array has no log: call session.openLane first.')
+    this.#laneOfMessage.set(message, lane)
+    lane.message(
+      message,
+      message.role === 'assistant' ? this.#replies.get(lane) : undefined,
+    )
+    this.#show(lane, message)
+  }
+
+  /** Shows the reader a text, as it stands. */
+  print(text: string): void {
+    print(text)
+  }
+
+  /**
+   * Answers the reader's prompts one by one; a failed one is explained in a line and does
+   * not end the session. At the end says what each lane holds and where the log is.
+   */
+  async run(
+    ownPrompt: string,
+    answer: (prompt: string) => Promise<{ stopReason: string | null; text: string }>,
+  ): Promise<void> {
+    const { live, replay, notes } = this.#settings
+    const { recording } = this.#place
+    this.#introduce()
+    for (const note of notes) print(note, 'yellow')
+    const own = replay && recording ? promptsOf(recording.lanes[0]) : [ownPrompt]
+    for await (const prompt of readPrompts(
+      this.#step.split('-')[0],
+      own,
+      this.#settings,
+    )) {
+      this.#requests = 0
+      print(`\n${prompt}\n`)
+      try {
+        const { text, stopReason } = await answer(prompt)
+        print(`\n${text}\n`)
+        if (stopReason === 'max_tokens') complain('The reply was cut by max_tokens.')
+      } catch (error) {
+        const known =
+          error instanceof NotRecordedError ? error.message : explain(error, live)
+        complain(known ?? (error as Error).stack ?? String(error))
+        if (!live || !process.stdin.isTTY) process.exitCode = 1
+      }
+    }
+    stopAll()
+    this.#summarize()
+  }
+
+  #introduce(): void {
+    const { live } = this.#settings
+    const { recording, logs } = this.#place
+    const source = live
+      ? `live: ${live.model} at ${live.baseURL}, key from ${live.credential.source}`
+      : `offline: ${this.model} model of ${shorten(recording?.folder ?? '')}, no key`
+    print(
+      `${this.#step}, ${source}; log: ${this.#unlogged ? 'none' : shorten(logs)}`,
+      'dim',
+    )
+    const note = recording?.lanes[0].header.note
+    if (note) print(String(note), 'dim')
+    if (this.#unlogged) complain(`Nothing can be logged: ${this.#unlogged.message}`)
+  }
+
+  #summarize(): void {
+    for (const { name, sums } of this.#lanes.values()) {
+      const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
+      const tokens = this.#settings.live && `tokens ${sums.input} in, ${sums.output} out`
+      print(
+        [`${name}: ${sums.messages} messages`, sent, tokens].filter(Boolean).join(', '),
+        'dim',
+      )
+    }
+    if (this.#unlogged) {
+      complain(`This run is not logged in full: ${this.#unlogged.message}`)
+      process.exitCode = 1
+    } else {
+      print(`log: ${shorten(this.#place.logs)}`, 'dim')
+    }
+  }
+
+  #replay() {
+    const { recording, workdir } = this.#place
+    return replay({
+      folder: shorten(recording?.folder ?? ''),
+      lanes: recording?.lanes ?? [],
+      workdir,
+      clean: (text) => redact(this.#fold(text)),
+      tell: (line) => print(line, 'yellow'),
+    })
+  }
+
+  #laneOf(messages: MessageParam[]): Lane | undefined {
+    const known = messages.findLast((message) => this.#laneOfMessage.has(message))
+    return known && this.#laneOfMessage.get(known)
+  }
+
+  #asking(lane?: Lane): void {
+    this.#requests += 1
+    const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
+    if (this.#requests > limit) {
+      throw new Error(
+        `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`,
+      )
+    }
+    waitFor(`${lane?.name ?? this.#step} waits for ${this.model}`)
+  }
+
+  #answered(lane: Lane | undefined, reply: Message): void {
+    waitFor('')
+    if (lane) this.#replies.set(lane, reply)
+  }
+
+  /** A line for each tool call, a child's under its lane's name, and for what failed. */
+  #show({ name }: Lane, { content }: MessageParam): void {
+    const indent = name === 'parent' ? '' : '    '
+    for (const block of typeof content === 'string' ? [] : content) {
+      const failure = block.type === 'tool_result' && block.is_error && block.content
+      if (block.type !== 'tool_use' && typeof failure !== 'string') continue
+      if (name !== this.#speaker && indent) print(`  ${name}`, 'cyan')
+      this.#speaker = name
+      if (block.type === 'tool_use') print(cut(`${indent}> ${callLine(block)}`), 'green')
+      else print(cut(`${indent}✗ ${failure}`), 'red')
+    }
+  }
+}
+
+/** At most 80 columns of a text's first line. */
+function cut(text: string): string {
+  const [line] = text.split('\n')
+  return [...line].length > 80 ? `${[...line].slice(0, 79).join('')}…` : line
+}
+
+const shorten = (path: string) => relative(process.cwd(), path) || '.'
+
+// Until there is more to stop than a program: what was started dies on exit.
+const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
+for (const [signal, number] of Object.entries(SIGNALS)) {
+  process.on(signal, () => process.exit(128 + number))
+}

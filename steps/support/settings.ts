@@ -1,0 +1,160 @@
+/** What the command line, `.env` and the shell say about a run. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import dotenv from 'dotenv'
+import { hide } from './log.ts'
+
+const DEFAULT_MODEL = 'claude-sonnet-5-5'
+const USAGE =
+  'Usage: npx tsx steps/NN-name.ts [--live | --offline | --replay FOLDER] [PROMPT]'
+
+export type Credential = { name: string; value: string; source: string }
+
+export type Settings = {
+  /** The words behind the command; '' when there are none. */
+  words: string
+  /** The folder named with --replay. */
+  replay?: string
+  /** Set when the run is live. */
+  live?: { credential: Credential; baseURL: string; model: string; requestLimit: number }
+  /** WORKDIR, when the reader names a working directory of their own. */
+  workdir?: string
+  /** What the reader should know before the run, a line each. */
+  notes: string[]
+}
+
+/**
+ * Reads the settings. Live when `.env` names a key, or with --live; then the shell's
+ * variables count too, where `.env` is silent.
+ *
+ * @throws {Error} naming the option, variable or file that cannot be used
+ */
+export function readSettings(root: string, argv: string[]): Settings {
+  const { values, positionals } = readArguments(argv)
+  const notes: string[] = []
+  const file = readEnvFile(join(root, '.env'), notes)
+  const shell = { ...process.env }
+  hideSecrets({ ...shell, ...file })
+  const usesShell = values.live === true
+  const from = (name: string) => file[name] || (usesShell && shell[name]) || undefined
+  // Nothing of the shell reaches the SDK unless it was asked for: an exported base URL,
+  // header or log level would change what a step does, an exported key would cost money.
+  for (const name of Object.keys(process.env)) {
+    if (name.startsWith('ANTHROPIC_') && !(usesShell && !file[name]))
+      delete process.env[name]
+  }
+  const settings: Settings = { words: positionals.join(' ').trim(), notes }
+  settings.workdir = file.WORKDIR || shell.WORKDIR || undefined
+  const key =
+    credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
+  for (const name of ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'])
+    delete process.env[name]
+
+  if (values.replay !== undefined || values.offline) {
+    if (values.live)
+      throw new Error(`--live does not go with --offline or --replay. ${USAGE}`)
+    return { ...settings, replay: values.replay }
+  }
+  if (!key) {
+    if (values.live) throw new Error(`--live needs a key. ${HOW_TO_GO_LIVE}`)
+    const exported = credential(shell, 'the shell')
+    if (exported) {
+      notes.push(
+        `${exported.name} is set in the shell, not in .env: not used without --live`,
+      )
+    }
+    return settings
+  }
+  checkCredential(key, notes)
+  const model = from('MODEL_ID') ?? DEFAULT_MODEL
+  const baseURL = cleanBaseURL(from('ANTHROPIC_BASE_URL') ?? 'https://api.anthropic.com')
+  const requestLimit = Number(from('REQUEST_LIMIT') ?? 200)
+  if (!Number.isInteger(requestLimit) || requestLimit < 1) {
+    throw new Error(
+      `REQUEST_LIMIT is ${from('REQUEST_LIMIT')}: it must be a whole number from 1`,
+    )
+  }
+  return { ...settings, live: { credential: key, baseURL, model, requestLimit } }
+}
+
+export const HOW_TO_GO_LIVE =
+  'To ask a real model, copy .env.example to .env and set ANTHROPIC_API_KEY in it.'
+
+function readArguments(argv: string[]) {
+  const options = {
+    live: { type: 'boolean' },
+    offline: { type: 'boolean' },
+    replay: { type: 'string' },
+  } as const
+  try {
+    return parseArgs({ args: argv, options, allowPositionals: true })
+  } catch (error) {
+    throw new Error(`${(error as Error).message.split('\n')[0]} ${USAGE}`)
+  }
+}
+
+/** The names and values of a `.env` file, empty ones left out: they say nothing. */
+function readEnvFile(path: string, notes: string[]): Record<string, string> {
+  if (!existsSync(path)) return {}
+  const raw = readFileSync(path)
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(raw)
+    if (text.includes('\0')) throw new Error('it holds NUL characters')
+  } catch {
+    notes.push('.env is not UTF-8 text and was not read: save it as UTF-8 (not UTF-16)')
+    return {}
+  }
+  const entries = Object.entries(dotenv.parse(text)).filter(([, value]) => value !== '')
+  const file = Object.fromEntries(entries)
+  if (!credential(file, '.env')) {
+    notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
+  }
+  return file
+}
+
+function credential(from: NodeJS.ProcessEnv, source: string): Credential | undefined {
+  const name = ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'].find((name) => from[name])
+  return name ? { name, value: from[name] as string, source } : undefined
+}
+
+function checkCredential({ name, value, source }: Credential, notes: string[]): void {
+  if (!/^[\x21-\x7e]+$/.test(value)) {
+    throw new Error(
+      `${name} in ${source} holds a character that no key has (a space, a line break, ` +
+        'a curly quote?): copy the key again.',
+    )
+  }
+  if (value.length < SHORTEST_SECRET) {
+    notes.push(
+      `${name} has under ${SHORTEST_SECRET} characters: it is not redacted from logs`,
+    )
+  }
+}
+
+const SHORTEST_SECRET = 12
+
+/** Whether a variable's name says that its value is not for logs, screens or tools. */
+export const isSecretName = (name: string) =>
+  /KEY$|API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL/i.test(name)
+
+function hideSecrets(env: NodeJS.ProcessEnv): void {
+  const values = Object.keys(env)
+    .filter(isSecretName)
+    .map((name) => env[name] ?? '')
+  hide(values.filter((value) => value.length >= SHORTEST_SECRET))
+}
+
+/** The part of a base URL that the SDK puts `/v1/messages` behind. */
+function cleanBaseURL(given: string): string {
+  if (!/^https?:\/\/[^\s/]/.test(given) || !URL.canParse(given)) {
+    throw new Error(
+      `ANTHROPIC_BASE_URL is ${given}: it must begin with http:// or https://`,
+    )
+  }
+  return given
+    .replace(/\/+$/, '')
+    .replace(/\/v1(\/messages)?$/, '')
+    .replace(/\/+$/, '')
+}

@@ -1,0 +1,158 @@
+/** What a tool is, and the rules that hold around every call of one. */
+import type Anthropic from '@anthropic-ai/sdk'
+import type {
+  Message,
+  ToolResultBlockParam,
+  ToolUseBlock,
+} from '@anthropic-ai/sdk/resources/messages'
+import { SHELL } from './shell.ts'
+
+/** A call's input. Its fields are what `checkInput` has found them to be. */
+// biome-ignore lint/suspicious/noExplicitAny: the tool's own schema is the type
+export type ToolInput = Record<string, any>
+
+/** What every tool is told about the run it works for. */
+export type ToolContext = { workdir: string }
+
+/** `run` returns what the model reads; throwing is how it says `is_error`. */
+export type Tool = Omit<Anthropic.Tool, 'description'> & {
+  description: string
+  run: (input: ToolInput, context: ToolContext) => string | Promise<string>
+}
+
+/** Names and descriptions, as line 1 of a lane holds them: alike on every machine. */
+export function describeTools(tools: { name: string; description?: string }[]) {
+  const shell = new RegExp(`\\b${SHELL}(?!\\w)`, 'g')
+  return tools.map(({ name, description = '' }) => {
+    return { name, description: description.replace(shell, '<shell>') }
+  })
+}
+
+type Schema = {
+  type?: string
+  properties?: Record<string, Schema>
+  required?: string[]
+  items?: Schema
+  enum?: unknown[]
+  minimum?: number
+  maxItems?: number
+}
+
+/**
+ * Checks a call's input against the tool's `input_schema` and returns it, mended where
+ * only one reading is possible: an array or object that arrived as its JSON text is
+ * parsed, an optional field that is `null` counts as absent.
+ *
+ * @throws {Error} naming the first field that is missing or wrong, and what it must be
+ */
+export function checkInput(tool: Tool, input: unknown): ToolInput {
+  return check(input, tool.input_schema as Schema, tool.name) as ToolInput
+}
+
+function check(given: unknown, schema: Schema, at: string): unknown {
+  const value = parsed(given, schema.type)
+  const wrong = (must: string) => new Error(`${at} must be ${must}, not ${show(given)}`)
+  if (schema.enum && !schema.enum.includes(value)) {
+    throw wrong(`one of ${schema.enum.join(', ')}`)
+  }
+  if (schema.type === 'object') {
+    if (typeOf(value) !== 'object') throw wrong('an object')
+    return checkFields(value as ToolInput, schema, at)
+  }
+  if (schema.type === 'array') {
+    if (!Array.isArray(value)) throw wrong('an array')
+    if (value.length > (schema.maxItems ?? Number.POSITIVE_INFINITY)) {
+      throw new Error(
+        `${at} must have at most ${schema.maxItems} items, not ${value.length}`,
+      )
+    }
+    return value.map((item, i) => check(item, schema.items ?? {}, `${at}[${i}]`))
+  }
+  if (schema.type === 'integer' && !Number.isSafeInteger(value)) throw wrong('an integer')
+  if (schema.type && schema.type !== 'integer' && typeOf(value) !== schema.type) {
+    throw wrong(`a ${schema.type}`)
+  }
+  if (schema.minimum !== undefined && (value as number) < schema.minimum) {
+    throw wrong(`at least ${schema.minimum}`)
+  }
+  return value
+}
+
+function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
+  const result = { ...value }
+  for (const [name, field] of Object.entries(schema.properties ?? {})) {
+    if (value[name] !== undefined && value[name] !== null) {
+      result[name] = check(value[name], field, `${at}.${name}`)
+    } else if (schema.required?.includes(name)) {
+      throw new Error(
+        `${at}.${name} is missing: it is required, a ${field.type ?? 'value'}`,
+      )
+    } else {
+      delete result[name]
+    }
+  }
+  return result
+}
+
+/** Some models send a list or an object as JSON text: it is parsed, never evaluated. */
+function parsed(value: unknown, type?: string): unknown {
+  if (typeof value !== 'string' || (type !== 'array' && type !== 'object')) return value
+  try {
+    return JSON.parse(value)
+  } catch {
+    return value
+  }
+}
+
+const typeOf = (value: unknown) =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
+
+const show = (value: unknown) => (JSON.stringify(value) ?? 'undefined').slice(0, 60)
+
+/** The names of tools, for a sentence that says which there are. */
+export const namesOf = (tools: Tool[]) => tools.map(({ name }) => name).join(', ')
+
+/** The tool calls in a reply, in order. */
+export function toolUses(reply: Message): ToolUseBlock[] {
+  return reply.content.filter((block) => block.type === 'tool_use')
+}
+
+/** All text blocks of a reply, joined. */
+export function textOf(reply: Message): string {
+  return reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('')
+}
+
+/**
+ * Runs a reply's calls one after the other and gives each exactly one result, in order,
+ * whatever happens. A reply that was cut by `max_tokens` runs none of its calls: the last
+ * may be half of what was meant.
+ */
+export async function answerCalls(
+  reply: Message,
+  run: (call: ToolUseBlock) => string | Promise<string>,
+): Promise<ToolResultBlockParam[]> {
+  const results: ToolResultBlockParam[] = []
+  for (const call of toolUses(reply)) results.push(await answerCall(reply, call, run))
+  return results
+}
+
+/** The result of one call: what `run` returns; or, with `is_error`, why it threw. */
+export async function answerCall(
+  reply: Message,
+  call: ToolUseBlock,
+  run: (call: ToolUseBlock) => string | Promise<string>,
+): Promise<ToolResultBlockParam> {
+  const result = { type: 'tool_result' as const, tool_use_id: call.id }
+  try {
+    if (reply.stop_reason === 'max_tokens') throw new Error(CUT)
+    const content = await run(call)
+    return { ...result, content: content.trim() === '' ? '(no output)' : content }
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    return { ...result, content: reason.trim() || 'The tool failed.', is_error: true }
+  }
+}
+
+const CUT =
+  'Not run: max_tokens cut your reply, so this call may be incomplete. No call of that' +
+  ' reply was run. Send it again in smaller parts.'

@@ -1,0 +1,219 @@
+/** The bodies of read_file, write_file and edit_file, kept to the working directory. */
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import nodePath, { basename, dirname, join, resolve } from 'node:path'
+import type { ToolContext, ToolInput } from './tools.ts'
+
+/** What read_file returns at most, in UTF-16 units. */
+const MAX_CHARS = 50_000
+/** What is looked at in a file: read_file shows the beginning, edit_file refuses more. */
+const MAX_BYTES = 10_000_000
+
+/**
+ * The text of `path`, line ends as they are, without a BOM; with `limit` (from 1 up) its
+ * first lines. A last line counts what is left out.
+ *
+ * @throws {Error} for what is missing, no UTF-8 text, or outside `workdir`
+ */
+export function readFile({ path, limit }: ToolInput, { workdir }: ToolContext): string {
+  const { text, bom, size } = attempt('read', path, () => load(path, workdir))
+  const end = Math.min(text.split('\n', limit).join('\n').length + 1, MAX_CHARS)
+  const shown = text.slice(0, end).replace(/[\uD800-\uDBFF]$/, '')
+  const rest = text.slice(shown.length)
+  if (rest !== '') {
+    const lines =
+      size > MAX_BYTES ? '' : `${count(lineAt(rest, rest.length - 1), 'line')}, `
+    const bytes = count(size - Buffer.byteLength(bom + shown), 'byte')
+    return `${shown}${shown.endsWith('\n') ? '' : '\n'}[left out: ${lines}${bytes}]`
+  }
+  if (shown.trim() !== '') return shown
+  return shown === '' ? '(empty file)' : `(only white space, ${count(size, 'byte')})`
+}
+
+/**
+ * Makes `content` all that `path` holds. Parent folders are made; a file that was there
+ * keeps its mode.
+ *
+ * @throws {Error} if it cannot be written; what was there is then unchanged
+ */
+export function writeFile(
+  { path, content }: ToolInput,
+  { workdir }: ToolContext,
+): string {
+  attempt('write', path, () => save(path, workdir, content))
+  return `Wrote ${count(Buffer.byteLength(content), 'byte')} to ${path}`
+}
+
+/**
+ * Replaces the one occurrence of `old_text` in `path`, literally. LF and CRLF count as
+ * equal: lines that stay keep their end, new ones get that of the place.
+ *
+ * @throws {Error} for none or several occurrences, and for what `readFile` refuses
+ */
+export function editFile(input: ToolInput, { workdir }: ToolContext): string {
+  const { path, old_text, new_text } = input
+  if (old_text === '') throw new Error('old_text is empty: it must name what to replace')
+  const { text, bom, size } = attempt('read', path, () => load(path, workdir))
+  if (size > MAX_BYTES) throw new Error(`${path} has ${size} bytes: edit it with bash`)
+  if (toLines(old_text).join('\n') === toLines(new_text).join('\n')) {
+    throw new Error('old_text equals new_text, but for line ends: nothing would change')
+  }
+  // CR LF is one line end: a search for LF must not find it twice.
+  const literal = toLines(old_text).map((s) => s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+  const pattern = new RegExp(`(?=(${literal.join('(?:\\r\\n|(?<!\\r)\\n)')}))`, 'g')
+  const found = Array.from(text.matchAll(pattern), ({ index }) => index)
+  const lines = [...new Set(found.slice(0, 10).map((index) => lineAt(text, index)))].join(
+    ', ',
+  )
+  if (found.length > 1) {
+    const where = `on line ${lines}${found.length > 10 ? ', …' : ''}`
+    throw new Error(
+      `old_text is ${found.length} times in ${path}, ${where}: add lines around it`,
+    )
+  }
+  const hit = pattern.exec(text)?.[1]
+  if (hit === undefined) {
+    const near = squash(old_text) !== '' && squash(text).includes(squash(old_text))
+    const but = near ? ', except with other white space' : ''
+    throw new Error(
+      `old_text is not in ${path}${but}: copy it exactly as read_file shows it`,
+    )
+  }
+  const [before, after] = [text.slice(0, found[0]), text.slice(found[0] + hit.length)]
+  const lineEnd = /\r?\n/.exec(hit + after + before)?.[0]
+  const fresh = lineEnd ? withLineEnds(new_text, hit, lineEnd) : new_text
+  attempt('write', path, () => save(path, workdir, bom + before + fresh + after))
+  return `Edited ${path}, line ${lines}`
+}
+
+/** `fresh` with the line ends of `hit` for lines that both have, else with `lineEnd`. */
+function withLineEnds(fresh: string, hit: string, lineEnd: string): string {
+  const [was, now, ends] = [toLines(hit), toLines(fresh), hit.match(/\r?\n/g) ?? []]
+  const shift = was.length - now.length
+  const endOf = (i: number) =>
+    [i, i + shift].filter((j) => was[j] === now[i]).map((j) => ends[j])[0] ?? lineEnd
+  return now.reduce((text, line, i) => text + endOf(i - 1) + line)
+}
+
+/** Whether `inner` is the folder `outer` or in it, going by the names alone. */
+export function isInside(outer: string, inner: string, api = nodePath): boolean {
+  const way = api.relative(outer, inner)
+  return way !== '..' && !way.startsWith(`..${api.sep}`) && !api.isAbsolute(way)
+}
+
+/** The file that `path` means, links followed. */
+function locate(path: string, workdir: string): string {
+  if (path.trim() === '' || path.includes('\0')) {
+    throw new Error(
+      `path ${JSON.stringify(path)} names no file: it is empty or has a NUL`,
+    )
+  }
+  if (!fs.existsSync(workdir)) throw new Error(`The working directory ${workdir} is gone`)
+  const [root, named] = [realPath(workdir), resolve(workdir, path)]
+  // By name first: a UNC path outside must not even be looked up on the network.
+  const outside = !isInside(resolve(workdir), named) && !isInside(root, named)
+  const target = outside ? named : realPath(named)
+  if (isInside(root, target)) return target
+  throw new Error(`${path} is outside: paths stay inside the working directory`)
+}
+
+/** Where `path` leads, also by links to what is not there yet. */
+function realPath(path: string, links = 0): string {
+  try {
+    return fs.realpathSync.native(path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || links > 40) throw error
+    const here = join(realPath(dirname(path), links), basename(path))
+    const isLink = fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink()
+    return isLink
+      ? realPath(resolve(dirname(here), fs.readlinkSync(here)), links + 1)
+      : here
+  }
+}
+
+/** A text file: its text, its BOM or '', its size in bytes; of a huge one the beginning. */
+function load(
+  path: string,
+  workdir: string,
+): { text: string; bom: string; size: number } {
+  const target = locate(path, workdir)
+  const size = fileAt(path, target)?.size
+  if (size === undefined) throw new Error(`${path} does not exist. ${nearby(target)}`)
+  const bytes = size > MAX_BYTES ? beginning(target) : fs.readFileSync(target)
+  if (/^(\xFF\xFE|\xFE\xFF)/.test(bytes.toString('latin1', 0, 2))) {
+    throw new Error(`${path} is UTF-16 text, not UTF-8: convert it with bash first`)
+  }
+  if (bytes.includes(0)) throw new Error(`${path} is a binary file: examine it with bash`)
+  try {
+    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+    const text = decoder.decode(bytes, { stream: size > MAX_BYTES })
+    const bom = text.startsWith('\uFEFF') ? '\uFEFF' : ''
+    return { text: text.slice(bom.length), bom, size }
+  } catch (cause) {
+    throw new Error(`${path} is not valid UTF-8: convert it with bash first`, { cause })
+  }
+}
+
+function beginning(target: string): Buffer {
+  const file = fs.openSync(target, 'r')
+  try {
+    const bytes = Buffer.alloc(MAX_BYTES)
+    return bytes.subarray(0, fs.readSync(file, bytes))
+  } finally {
+    fs.closeSync(file)
+  }
+}
+
+/** Writes to a file beside it and renames that: nobody ever finds half a file. */
+function save(path: string, workdir: string, content: string): void {
+  const target = locate(path, workdir)
+  if (/[/\\]$/.test(path)) throw new Error(`${path} names a folder: add a file's name`)
+  const old = fileAt(path, target)
+  if (old) fs.accessSync(target, fs.constants.W_OK) // the rename would not ask
+  fs.mkdirSync(dirname(target), { recursive: true })
+  const temp = join(dirname(target), `.${randomUUID()}.tmp`)
+  try {
+    fs.writeFileSync(temp, content, { flag: 'wx' })
+    if (old) fs.chmodSync(temp, old.mode & 0o7777)
+    fs.renameSync(temp, target)
+  } finally {
+    fs.rmSync(temp, { force: true })
+  }
+}
+
+/** What is at `target`, `undefined` for nothing; all but a file is an error. */
+function fileAt(path: string, target: string): fs.Stats | undefined {
+  if (!fs.existsSync(target)) return undefined
+  const stats = fs.statSync(target)
+  if (stats.isDirectory())
+    throw new Error(`${path} is a folder, no file: list it with bash`)
+  if (!stats.isFile()) throw new Error(`${path} is a pipe, socket or device, no file`)
+  return stats
+}
+
+/** What there is instead, for a model that got a name wrong. */
+function nearby(target: string): string {
+  const folder = dirname(target)
+  if (!fs.existsSync(folder)) return 'Nor does its folder.'
+  const names = fs.readdirSync(folder).sort()
+  const list = names.slice(0, 20).join(', ') || 'nothing'
+  return `Its folder has: ${list}${names.length > 20 ? ', …' : ''}`
+}
+
+/** Says what the system refuses in words, and with the path as the model gave it. */
+function attempt<T>(what: string, path: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === undefined) throw error
+    const inTheWay = code === 'ENOTDIR' || code === 'EEXIST'
+    const why = inTheWay ? 'a part of it is a file, no folder' : message.split(', ')[0]
+    throw new Error(`Cannot ${what} ${path}: ${why}`, { cause: error })
+  }
+}
+
+const toLines = (text: string) => text.split(/\r?\n/)
+const lineAt = (text: string, index: number) => text.slice(0, index).split('\n').length
+const squash = (text: string) => text.replace(/\s+/g, ' ').trim()
+const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`

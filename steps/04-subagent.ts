@@ -2,12 +2,12 @@
  * 04 · Subagent: the same loop over another, empty messages array. Only its last text
  * comes back.
  *
- *   parentHistory                        subMessages
+ *   parentHistory                         subMessages
  *     user       the prompt
- *     assistant  tool_use task {prompt} ──▶ user       the task's prompt, nothing else
- *                                          assistant  tool_use     ┐ every call, every
- *                                          user       tool_result  ┘ mistake, at most 30
- *     user       tool_result ◀──────────── assistant  the last text
+ *     assistant  tool_use task {prompt} ─▶  user       the task's prompt, nothing else
+ *                                           assistant  tool_use     ┐ every call, every
+ *                                           user       tool_result  ┘ mistake, at most 30
+ *     user       tool_result ◀────────────  assistant  the last text
  *     assistant  the answer
  *
  * Apart: the array, the system prompt, the tools, the turn limit. Shared: this process,

@@ -135,7 +135,6 @@ describe('what a reader changes', { concurrency: 2 }, () => {
 
   test('a broken protocol is refused as the API refuses it', async () => {
     const root = makeRoot()
-    editStep(root, '02-tool-use', 'const result = answer', 'const result = answer', 0)
     editStep(
       root,
       '02-tool-use',

@@ -18,12 +18,14 @@ function readStep(name: string): Step {
   return { source, ...parseStep(source) }
 }
 
+const START = /\n\n(?=(?:const|let|type|class|function|async|await|for|if|\/\*\*|\/\/)\s)/
+
 /** Statements begin at column 0 behind a blank line; the name of one is what it declares. */
 function parseStep(source: string) {
   const header = /^\/\*\*\n[\s\S]*?\n \*\/\n/.exec(source)?.[0] ?? ''
   const body = source.slice(header.length).replace(/^import [\s\S]*?from '[^']+'\n/gm, '')
   const statements = new Map<string, string>()
-  for (const chunk of body.trim().split(/\n\n(?=\S)/)) {
+  for (const chunk of body.trim().split(START)) {
     const code = chunk.replace(/^(\/\*\*[\s\S]*?\*\/\n|\/\/.*\n)+/, '')
     const declared = /^(?:async )?(?:const|let|type|function|class) (\w+)/.exec(code)?.[1]
     const name = declared ?? /^(?:await )?([\w.]+)/.exec(code)?.[1]

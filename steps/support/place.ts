@@ -1,5 +1,5 @@
 /** The folders of a run: its recording, its log, its working directory. */
-import { mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { type LaneFile, readFolder } from './lane-file.ts'
 import { lock } from './lock.ts'
@@ -33,13 +33,20 @@ export function openPlace(root: string, step: string, settings: Settings): Place
     lock(join(root, '.workspace', name))
     if (!settings.workdir) rmSync(workdir, { recursive: true, force: true })
   }
-  mkdirSync(workdir, { recursive: true })
+  if (!existsSync(workdir)) startingFiles(root, step, workdir)
   const opened = { ...place, workdir: realpathSync(workdir) }
   try {
     return { ...opened, logs: emptyFolder(place.logs, settings.live !== undefined) }
   } catch (error) {
     return { ...opened, broken: error as Error }
   }
+}
+
+/** From step 05 on the work is done on a small app, which is there from the start. */
+function startingFiles(root: string, step: string, workdir: string): void {
+  mkdirSync(workdir, { recursive: true })
+  const app = join(root, 'steps', 'support', 'login-app')
+  if (step >= '05') cpSync(app, workdir, { recursive: true })
 }
 
 function offlinePlace(root: string, step: string, replayed?: string) {

@@ -2,6 +2,7 @@
 import process from 'node:process'
 import { createInterface } from 'node:readline'
 import type { Settings } from './settings.ts'
+import { visible, waitFor } from './terminal.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(
@@ -40,6 +41,12 @@ function question(label: string, offer: string): Promise<string | undefined> {
     })
     terminal.write(offer)
   })
+}
+
+/** Asks on the terminal; only a clear yes is one. */
+export async function confirm(text: string): Promise<boolean> {
+  waitFor('')
+  return /^y(es)?$/i.test((await question(`${visible(text)} Allow it? [y/N] `, '')) ?? '')
 }
 
 /** Lines of piped input; a pipe that stays silent for `patience` ms counts as none. */

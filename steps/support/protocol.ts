@@ -11,54 +11,36 @@ const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 const toBlock = (item: unknown) =>
   (isText(item) ? { type: 'text', text: item } : item) as Json
-/** A string is short for one text block. */
-const toBlocks = (content: unknown) =>
-  (Array.isArray(content) ? content : [content || []].flat()).map(toBlock)
+/** The blocks of a message's content; a string is short for one text block. */
+const toBlocks = (content: unknown): Json[] =>
+  (Array.isArray(content) ? content : [content].filter(Boolean)).map(toBlock)
 
-type Fields = Record<string, keyof typeof KINDS>
 const KINDS = {
   'a valid string': isText,
   'a valid integer': Number.isInteger,
   'a valid array': Array.isArray,
   'an object': isObject,
-  'a valid array or string': (value: unknown) => isText(value) || Array.isArray(value),
 }
-const REQUEST: Fields = {
-  model: 'a valid string',
-  messages: 'a valid array',
-  max_tokens: 'a valid integer',
-}
-const REQUEST_OPTIONS =
-  'system tools tool_choice stream temperature top_k top_p thinking output_config ' +
-  'metadata stop_sequences cache_control container diagnostics inference_geo ' +
-  'service_tier speed'
-const TOOL: Fields = { name: 'a valid string', input_schema: 'an object' }
-const TOOL_OPTIONS =
-  'type description cache_control strict input_examples allowed_callers ' +
-  'defer_loading eager_input_streaming'
-const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/
-const MESSAGE: Fields = { role: 'a valid string', content: 'a valid array or string' }
-const BLOCK: Fields = { type: 'a valid string' }
-const BLOCKS: Record<string, Fields> = {
-  text: { text: 'a valid string' },
-  tool_use: { id: 'a valid string', name: 'a valid string', input: 'an object' },
-  tool_result: { tool_use_id: 'a valid string' },
-}
-const OWNERS: Record<string, string> = { tool_use: 'assistant', tool_result: 'user' }
-
-/**
- * What the API refuses with status 400 `invalid_request_error`, in its own words (as
- * public reports quote them); undefined when the request is fine. Linear in the number
- * of blocks, and done at the first error: it runs before every offline request.
- */
-export function requestError(body: unknown): string | undefined {
-  try {
-    checkRequest(body as Json)
-  } catch (error) {
-    if (error instanceof Refusal) return error.message
-    throw error
-  }
-}
+const REQUEST_KEYS =
+  'model messages max_tokens system tools tool_choice stream temperature top_k top_p ' +
+  'thinking output_config metadata stop_sequences cache_control container diagnostics ' +
+  'inference_geo service_tier speed'
+const TOOL_KEYS =
+  'name description input_schema type cache_control strict input_examples ' +
+  'allowed_callers defer_loading eager_input_streaming'
+const NAME = /^[a-zA-Z0-9_-]{1,128}$/
+const OWNERS: Json = { tool_use: 'assistant', tool_result: 'user' }
+const UNEXPECTED = (id: string) =>
+  `unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. ` +
+  'Each `tool_result` block must have a corresponding `tool_use` block ' +
+  'in the previous message.'
+const MULTIPLE = (id: string) =>
+  'each tool_use must have a single result. ' +
+  `Found multiple \`tool_result\` blocks with id: ${id}`
+const MISSING = (ids: string) =>
+  '`tool_use` ids were found without `tool_result` blocks immediately after: ' +
+  `${ids}. Each \`tool_use\` block must have a corresponding \`tool_result\` block ` +
+  'in the next message.'
 
 class Refusal extends Error {}
 
@@ -66,145 +48,151 @@ function refuse(sentence: string): never {
   throw new Refusal(sentence)
 }
 
+/**
+ * What the API refuses with status 400 `invalid_request_error`, in its own words (as
+ * public reports quote them); undefined when the request is fine. Linear in the number
+ * of blocks, since it runs before every offline request.
+ */
+export function requestError(body: unknown): string | undefined {
+  try {
+    checkRequest(body as Json)
+    return undefined
+  } catch (error) {
+    if (error instanceof Refusal) return error.message
+    throw error
+  }
+}
+
 function checkRequest(body: Json) {
-  checkFields(() => '', body, REQUEST, REQUEST_OPTIONS)
+  check('body', body, 'an object')
   const { messages, tools = [] } = body
+  check('model', body.model, 'a valid string')
   checkTools(tools)
-  if (messages.length === 0) refuse('messages: at least one message is required')
+  check('messages', messages, 'a valid array')
+  check('max_tokens', body.max_tokens, 'a valid integer')
+  checkKeys('', body, REQUEST_KEYS)
+  const last = messages.at(-1) ?? refuse('messages: at least one message is required')
   const ids = new Set<string>()
-  let open = new Set<string>() // the calls of the message before
-  messages.forEach((message: Json, i: number) => {
-    const blocks = checkMessage(i, message, i === messages.length - 1)
-    checkResults(i, blocks, open)
-    open = checkCalls(i, blocks, ids)
-  })
-  checkResults(messages.length - 1, [], open)
+  let calls: string[] = [] // of the message before
+  for (const [i, message] of messages.entries()) {
+    checkMessage(`messages.${i}`, message, i === 0, message === last)
+    const blocks = toBlocks(message.content)
+    for (const [j, block] of blocks.entries()) {
+      checkBlock(`messages.${i}.content.${j}`, block, message.role, ids)
+    }
+    checkResults(`messages.${i}`, blocks, calls)
+    calls = blocks.filter(({ type }) => type === 'tool_use').map(({ id }) => id)
+  }
+  checkResults(`messages.${messages.length - 1}`, [], calls)
   if (ids.size > 0 && tools.length === 0) {
     refuse('Requests which include `tool_use` or `tool_result` blocks must define tools.')
   }
-  const { role, content } = messages.at(-1)
   // A turn that the API paused at one of its own tools may be sent back to go on.
-  const paused = /^server_tool_use$|._tool_result$/.test(content.at(-1)?.type)
-  if (role !== 'assistant' || content.length === 0 || paused) return
-  const rule = 'This model does not support assistant message prefill.'
-  refuse(`${rule} The conversation must end with a user message.`)
+  const paused = /^server_tool_use$|._tool_result$/.test(last.content.at(-1)?.type)
+  if (last.role === 'assistant' && last.content.length > 0 && !paused) {
+    const rule = 'This model does not support assistant message prefill.'
+    refuse(`${rule} The conversation must end with a user message.`)
+  }
 }
 
-/** `fields` must be there, each of its kind, and nothing else but `options`, if given. */
-function checkFields(at: () => string, value: Json, fields: Fields, options?: string) {
-  if (!isObject(value))
-    refuse(`${at().slice(0, -1) || 'body'}: Input should be an object`)
-  for (const key in fields) {
-    if (value[key] === undefined) refuse(`${at()}${key}: Field required`)
-    if (!KINDS[fields[key]](value[key]))
-      refuse(`${at()}${key}: Input should be ${fields[key]}`)
-  }
-  if (options === undefined) return
+function check(at: string, value: unknown, kind: keyof typeof KINDS) {
+  if (value === undefined) refuse(`${at}: Field required`)
+  if (!KINDS[kind](value)) refuse(`${at}: Input should be ${kind}`)
+}
+
+function checkKeys(at: string, value: Json, known: string) {
   for (const key in value) {
     // JSON leaves these two out: a tool may carry its `run`.
     if (value[key] === undefined || typeof value[key] === 'function') continue
-    if (key in fields || options.split(' ').includes(key)) continue
-    refuse(`${at()}${key}: Extra inputs are not permitted`)
+    if (known.split(' ').includes(key)) continue
+    refuse(`${at}${key}: Extra inputs are not permitted`)
   }
 }
 
 function checkTools(tools: Json[]) {
-  if (!Array.isArray(tools)) refuse('tools: Input should be a valid array')
+  check('tools', tools, 'a valid array')
   for (const [i, tool] of tools.entries()) {
-    if (/_\d{8}$/.test(tool?.type)) continue // the API's own: a dated type, no schema
-    const at = () => `tools.${i}.custom.`
-    checkFields(at, tool, TOOL, TOOL_OPTIONS)
-    const fits = TOOL_NAME.test(tool.name)
-    if (!fits) refuse(`${at()}name: String should match pattern '${TOOL_NAME.source}'`)
-    const isSchema = tool.input_schema.type === 'object'
-    if (!isSchema) refuse(`${at()}input_schema.type: Input should be 'object'`)
+    check(`tools.${i}`, tool, 'an object')
+    if (/_\d{8}$/.test(tool.type)) continue // the API's own: a dated type, no schema
+    const at = `tools.${i}.custom.`
+    check(`${at}name`, tool.name, 'a valid string')
+    const matches = NAME.test(tool.name)
+    if (!matches) refuse(`${at}name: String should match pattern '${NAME.source}'`)
+    check(`${at}input_schema`, tool.input_schema, 'an object')
+    const { type } = tool.input_schema
+    if (type !== 'object') refuse(`${at}input_schema.type: Input should be 'object'`)
+    checkKeys(at, tool, TOOL_KEYS)
   }
   const names = new Set(tools.map((tool) => tool.name))
   if (names.size < tools.length) refuse('tools: Tool names must be unique.')
 }
 
-function checkMessage(i: number, message: Json, last: boolean): Json[] {
-  checkFields(() => `messages.${i}.`, message, MESSAGE, '')
+function checkMessage(at: string, message: Json, first: boolean, last: boolean) {
+  check(at, message, 'an object')
   const { role, content } = message
+  check(`${at}.role`, role, 'a valid string')
+  if (!isText(content)) check(`${at}.content`, content, 'a valid array')
+  checkKeys(`${at}.`, message, 'role content')
+  const rule = 'first message must use the "user" role'
+  if (first && role === 'assistant') refuse(`messages: ${rule}`)
   // Newer models take a system message in the middle of a conversation.
-  if (role !== 'user' && role !== 'assistant' && (role !== 'system' || i === 0)) {
+  if (role !== 'user' && role !== 'assistant' && (role !== 'system' || first)) {
     refuse(`messages: Unexpected role "${role}". Allowed roles are "user" or "assistant"`)
   }
-  if (i === 0 && role !== 'user')
-    refuse('messages: first message must use the "user" role')
-  if (content.length === 0 && !(role === 'assistant' && last)) {
-    const rule = 'all messages must have non-empty content'
-    refuse(`messages.${i}: ${rule} except for the optional final assistant message`)
+  if (content.length === 0 && !(last && role === 'assistant')) {
+    const except = 'except for the optional final assistant message'
+    refuse(`${at}: all messages must have non-empty content ${except}`)
   }
-  const blocks = toBlocks(content)
-  blocks.forEach((block, j) => checkBlock(i, j, block, role))
-  return blocks
 }
 
-function checkBlock(i: number, j: number, block: Json, role: string) {
-  const at = () => `messages.${i}.content.${j}.`
-  checkFields(at, block, BLOCK)
-  const { type } = block
+function checkBlock(at: string, block: Json, role: string, ids: Set<string>) {
+  check(at, block, 'an object')
+  const { type, content } = block
+  check(`${at}.type`, type, 'a valid string')
   const owner = OWNERS[type] ?? role
-  if (owner !== role)
-    refuse(`messages.${i}: \`${type}\` blocks can only be in \`${owner}\` messages`)
-  if (BLOCKS[type]) checkFields(() => `${at()}${type}.`, block, BLOCKS[type])
-  if (type === 'text') checkText(block)
-  if (type !== 'tool_result') return
-  if (block.is_error && !block.content?.length) {
-    refuse(`${at()}tool_result: content cannot be empty if \`is_error\` is true`)
+  if (owner !== role) {
+    const message = at.split('.content')[0]
+    refuse(`${message}: \`${type}\` blocks can only be in \`${owner}\` messages`)
   }
-  if (Array.isArray(block.content)) block.content.forEach(checkText)
+  const texts: Json[] =
+    type === 'tool_result' && Array.isArray(content) ? content : [block]
+  const blank = texts.find((part) => part?.type === 'text' && !hasWords(part.text))
+  const must = blank?.text ? 'contain non-whitespace text' : 'be non-empty'
+  if (blank) refuse(`messages: text content blocks must ${must}`)
+  if (type === 'tool_use') {
+    check(`${at}.tool_use.id`, block.id, 'a valid string')
+    check(`${at}.tool_use.name`, block.name, 'a valid string')
+    check(`${at}.tool_use.input`, block.input, 'an object')
+    if (ids.has(block.id)) refuse(`${at}: \`tool_use\` ids must be unique`)
+    ids.add(block.id)
+  }
+  if (type === 'tool_result' && block.is_error && !content?.length) {
+    refuse(`${at}.tool_result: content cannot be empty if \`is_error\` is true`)
+  }
 }
 
-function checkText({ type, text }: Json) {
-  if (type !== 'text' || hasWords(text)) return
-  const must = text ? 'contain non-whitespace text' : 'be non-empty'
-  refuse(`messages: text content blocks must ${must}`)
-}
-
-/** Each open call needs one result, ahead of everything else in this message. */
-function checkResults(i: number, blocks: Json[], open: Set<string>) {
+/** Each call of the message before needs one result, ahead of everything else here. */
+function checkResults(at: string, blocks: Json[], calls: string[]) {
+  const open = new Set(calls)
   let ahead = true
-  blocks.forEach(({ type, tool_use_id: id }, j) => {
+  for (const [j, { type, tool_use_id: id }] of blocks.entries()) {
     ahead &&= type === 'tool_result'
-    if (type !== 'tool_result') return
+    if (type !== 'tool_result') continue
     if (!open.has(id)) {
-      const twice = blocks.slice(0, j).some((block) => block.tool_use_id === id)
-      refuse(`messages.${i}.content.${j}: ${twice ? MULTIPLE(id) : UNEXPECTED(id)}`)
+      const wrong = calls.includes(id) ? MULTIPLE(id) : UNEXPECTED(id)
+      refuse(`${at}.content.${j}: ${wrong}`)
     }
     if (ahead) open.delete(id)
-  })
-  if (open.size > 0) refuse(`messages.${i}: ${MISSING([...open].join(', '))}`)
+  }
+  if (open.size > 0) refuse(`${at}: ${MISSING([...open].join(', '))}`)
 }
-
-function checkCalls(i: number, blocks: Json[], ids: Set<string>): Set<string> {
-  const calls = new Set<string>()
-  blocks.forEach(({ type, id }, j) => {
-    if (type !== 'tool_use') return
-    if (ids.has(id)) refuse(`messages.${i}.content.${j}: \`tool_use\` ids must be unique`)
-    ids.add(id)
-    calls.add(id)
-  })
-  return calls
-}
-
-const UNEXPECTED = (id: string) =>
-  `unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. Each ` +
-  '`tool_result` block must have a corresponding `tool_use` block in the previous message.'
-const MULTIPLE = (id: string) =>
-  'each tool_use must have a single result. ' +
-  `Found multiple \`tool_result\` blocks with id: ${id}`
-const MISSING = (ids: string) =>
-  `\`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${ids}. ` +
-  'Each `tool_use` block must have a corresponding `tool_result` block in the next message.'
 
 /** Why a reply cannot be made well formed, in one sentence. */
 export class ReplyError extends Error {}
 
-const WORDS: Json = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use' }
-const KEPT = ['max_tokens', 'model_context_window_exceeded', 'pause_turn']
-/** How a model begins a call that it writes as text; in backticks it only talks of one. */
+const OPENAI = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use' } as Json
+const CUT_OR_PAUSED = /^(max_tokens|model_context_window_exceeded|pause_turn)$/
+/** How a model begins a call written as text; in backticks it only talks of one. */
 const CALL_MARKER =
   /(?<!`)(?:<[\w:|｜]*(?:tool.call|function_call|invoke name=|function=)|\[TOOL_CALLS\])/g
 
@@ -223,31 +211,26 @@ export function tidyReply(reply: unknown, request: Request): Message {
     throw new ReplyError(`the reply was no message: ${show(reply)}`)
   }
   const content = tidyContent(reply.content, request)
-  const calls = content.some((block) => block.type === 'tool_use')
-  let stop = WORDS[reply.stop_reason] ?? reply.stop_reason ?? 'end_turn'
+  const stop = OPENAI[reply.stop_reason] ?? reply.stop_reason ?? 'end_turn'
+  const called = content.some((block) => block.type === 'tool_use')
   const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('')
-  const wrong = answerError(text, stop, calls, request)
+  const wrong = answerError(text, stop, !called, request.tools)
   if (wrong) throw new ReplyError(wrong)
-  if (calls && !KEPT.includes(stop)) stop = 'tool_use'
-  if (!calls && stop === 'tool_use') stop = 'end_turn'
+  const agreed = called ? 'tool_use' : stop === 'tool_use' ? 'end_turn' : stop
+  const stop_reason = CUT_OR_PAUSED.test(stop) ? stop : agreed
   const usage = reply.usage ?? { input_tokens: 0, output_tokens: 0 }
-  const head = { type: 'message', role: 'assistant' }
-  return { ...reply, ...head, content, stop_reason: stop, usage } as Message
+  const fixed = { type: 'message', role: 'assistant', content, stop_reason, usage }
+  return { ...reply, ...fixed } as unknown as Message
 }
 
-function answerError(
-  text: string,
-  stop: string,
-  called: boolean,
-  { tools = [] }: Request,
-) {
+function answerError(text: string, stop: string, final: boolean, tools: Json[] = []) {
   if (stop === 'refusal' || stop === 'content_filter') {
     return `the model refused to answer (stop_reason ${stop})${text && `: ${text}`}`
   }
-  if (called || stop === 'pause_turn') return
-  if (!text && stop === 'max_tokens')
-    return 'the reply was cut by max_tokens before any text'
-  if (!text) return `the reply was empty (stop_reason ${stop})`
+  if (!final || stop === 'pause_turn') return undefined
+  const empty = `the reply was empty (stop_reason ${stop})`
+  const cut = 'the reply was cut by max_tokens before any text'
+  if (!text) return stop === 'max_tokens' ? cut : empty
   const name = writtenCall(text, tools)
   return name && `the model wrote its call of ${name} as text: ${show(text)}`
 }
@@ -255,15 +238,15 @@ function answerError(
 /** The offered tool that a text calls, be it as bare JSON or behind a marker. */
 function writtenCall(text: string, tools: Json[]): string | undefined {
   const json = /^\s*```\w*\n(.*)\n```\s*$/s.exec(text)?.[1] ?? text
-  const called = [parsed(json)].flat().map((call) => {
-    return (call?.arguments ?? call?.parameters ?? call?.input) && call.name
+  const names = [parsed(json)].flat().map((call) => {
+    const input = call?.arguments ?? call?.parameters ?? call?.input
+    return input !== undefined && call.name
   })
   for (const { index } of text.matchAll(CALL_MARKER)) {
-    called.push(
-      ...(text.slice(index, index + 120).match(/(?<=["'=.>\]\n])[\w-]+/g) ?? []),
-    )
+    const near = text.slice(index, index + 120)
+    names.push(...(near.match(/(?<=["'=.>\]\n])[\w-]+/g) ?? []))
   }
-  return tools.find((tool) => called.includes(tool.name))?.name
+  return tools.find((tool) => names.includes(tool.name))?.name
 }
 
 function tidyContent(content: unknown, { messages }: Request): Json[] {
@@ -279,10 +262,11 @@ function tidyCall(call: Json, used: Set<unknown>): Json {
   for (let n = used.size; !hasWords(id) || used.has(id); n++) id = `toolu_${n}`
   used.add(id)
   const name = hasWords(call.name) ? call.name : 'unnamed_tool'
-  const input = isText(call.input) ? parsed(call.input || '{}') : (call.input ?? {})
+  const given = call.input ?? {}
+  const input = isText(given) ? parsed(given || '{}') : given
   // Nothing is lost, and the tool's own schema refuses it.
-  const invalid_json = isText(call.input) ? call.input : JSON.stringify(call.input)
-  return { ...call, id, name, input: isObject(input) ? input : { invalid_json } }
+  const invalid = { invalid_json: isText(given) ? given : JSON.stringify(given) }
+  return { ...call, id, name, input: isObject(input) ? input : invalid }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: whatever the text holds
@@ -294,6 +278,7 @@ function parsed(text: string): any {
   }
 }
 
-const show = (value: unknown) =>
-  (isText(value) ? value : JSON.stringify(value))?.slice(0, 200).replace(/\s+/g, ' ') ||
-  'nothing'
+function show(value: unknown): string {
+  const text = isText(value) ? value : (JSON.stringify(value) ?? 'nothing')
+  return text.trim().slice(0, 200).replace(/\s+/g, ' ') || 'nothing'
+}

@@ -7,7 +7,7 @@ import { createClient, explain } from './client.ts'
 import { callLine } from './lane-file.ts'
 import { foldPath, type Lane, openLane, redact } from './log.ts'
 import { openPlace, type Place } from './place.ts'
-import { readPrompts } from './prompts.ts'
+import { confirm, readPrompts } from './prompts.ts'
 import { NotRecordedError, promptsOf, replay } from './replay.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
@@ -38,6 +38,8 @@ export class Session {
   readonly model: string
   /** Absolute path of the folder that the tools work in. */
   readonly workdir: string
+  /** Whether a real model is asked. */
+  readonly live: boolean
 
   readonly #step: string
   readonly #settings: Settings
@@ -46,6 +48,7 @@ export class Session {
   readonly #lanes = new Map<MessageParam[], Lane>()
   readonly #laneOfMessage = new WeakMap<MessageParam, Lane>()
   readonly #replies = new WeakMap<Lane, Message>()
+  #asked = Promise.resolve(false)
   #requests = 0
   #speaker = ''
   #unlogged?: Error
@@ -57,6 +60,7 @@ export class Session {
     this.#fold = foldPath(place.workdir)
     this.#unlogged = place.broken
     this.workdir = place.workdir
+    this.live = settings.live !== undefined
     this.model = settings.live?.model ?? String(place.recording?.lanes[0].header.model)
     this.client = createClient(settings.live ?? this.#replay(), {
       laneOf: ({ messages }) => this.#laneOf(messages),
@@ -66,8 +70,9 @@ export class Session {
   }
 
   /** Starts the log of a messages array: the first is `parent`, then come `sub-1`, … */
-  openLane(messages: MessageParam[], { system, tools, maxTurns }: LaneSettings): void {
-    if (this.#lanes.has(messages)) return
+  openLane(messages: MessageParam[], { system, tools, maxTurns }: LaneSettings): string {
+    const known = this.#lanes.get(messages)
+    if (known) return known.name
     const header = {
       step: this.#step,
       lane: this.#lanes.size === 0 ? 'parent' : `sub-${this.#lanes.size}`,
@@ -89,6 +94,7 @@ export class Session {
       failed,
     )
     this.#lanes.set(messages, lane)
+    return lane.name
   }
 
   /** Writes a message, just pushed, into the log of its array. */
@@ -101,6 +107,14 @@ export class Session {
       message.role === 'assistant' ? this.#replies.get(lane) : undefined,
     )
     this.#show(lane, message)
+  }
+
+  /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
+  async ask(question: string): Promise<boolean> {
+    if (!this.live || !process.stdin.isTTY) return false
+    const answer = this.#asked.then(() => confirm(question))
+    this.#asked = answer
+    return answer
   }
 
   /** Shows the reader a text, as it stands. */

@@ -2,14 +2,8 @@
 import { isUtf8 } from 'node:buffer'
 import { type SpawnOptionsWithStdioTuple, spawn, spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import {
-  accessSync,
-  constants,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  statSync,
-} from 'node:fs'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import type { ToolContext, ToolInput } from './tools.ts'
@@ -32,118 +26,128 @@ const groups = new Set<number>()
 let calls = 0
 
 /**
- * Runs `command` in `workdir` and returns stdout and stderr as they came, with a last line
- * on how it ended unless that was well. What it leaves in the background goes on until
- * the run ends.
+ * Runs `command` in `workdir`. Returns stdout and stderr in the order they came, and in a
+ * last line how it ended, unless with exit code 0. What it leaves in the background goes
+ * on until the run ends.
  *
- * @throws {Error} if there is nothing to run it with, or in
+ * @throws {Error} if the shell cannot start or `workdir` is gone
  */
 export async function bash(
   { command }: ToolInput,
   { workdir, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
 ): Promise<string> {
   if (command.includes('\0')) throw new Error('command has a NUL character: leave it out')
-  if (!statSync(workdir, { throwIfNoEntry: false })?.isDirectory()) {
+  if (!fs.statSync(workdir, { throwIfNoEntry: false })?.isDirectory()) {
     throw new Error(`The working directory ${workdir} is gone`)
   }
   const mark = `${RUN}.${++calls}.`
-  const child = start(command, workdir, mark)
   const output = collect()
-  return new Promise((resolve, reject) => {
-    child.once('error', (cause) => {
-      reject(new Error(`${SHELL} cannot start: ${cause.message}`, { cause }))
-    })
-    const { pid } = child
-    if (pid === undefined) return
-    groups.add(pid)
-    let early = ''
-    let grace: NodeJS.Timeout | undefined
+  const child = start(command, workdir, mark)
+  const { pid } = child
+  if (pid === undefined) throw cannotStart((await once(child, 'error'))[0])
+  groups.add(pid)
+  child.stdout.on('data', output.add)
 
-    const finish = () => {
-      clearTimeout(limit)
-      clearTimeout(grace)
-      child.off('close', finish)
-      // A server left behind may go on writing: that is read and dropped, so it does not
-      // fail, but holds nothing up.
-      child.stdout.off('data', output.add).resume()
-      ;(child.stdout as Socket).unref()
-      child.unref()
-      for (const group of groups) if (!isAlive(group)) groups.delete(group)
-      const code = child.exitCode ? `(exit code ${child.exitCode})` : ''
-      const status =
-        early || (child.signalCode ? `(killed by ${child.signalCode})` : code)
-      const text = output.text()
-      resolve(
-        status && text && !text.endsWith('\n') ? `${text}\n${status}` : text + status,
-      )
-    }
-    // What was written before the timer is due is read before `setImmediate` comes.
-    const finishSoon = () => {
-      grace ??= setTimeout(() => setImmediate(finish), GRACE_MS)
+  let early = ''
+  let timer: NodeJS.Timeout | undefined
+  await new Promise<void>((done) => {
+    const doneSoon = () => {
+      clearTimeout(timer)
+      // However late the timer is, what the pipe already holds is read before `done`.
+      timer = setTimeout(() => setImmediate(done), GRACE_MS)
     }
     const stop = (reason: string) => {
       early = reason
-      killTree(pid, mark)
-      finishSoon()
+      killGroup(pid)
+      killMarked(mark)
+      doneSoon()
     }
-    const limit = setTimeout(
-      stop,
-      timeoutMs,
-      `(stopped after ${timeoutMs / 1000} s: what runs longer belongs in the background)`,
-    )
-    child.stdout.on('data', output.add)
-    child.once('exit', finishSoon).once('close', finish)
+    const limit = `stopped after ${timeoutMs / 1000} s`
+    const advice = 'a command that takes long belongs in the background'
+    timer = setTimeout(stop, timeoutMs, `(${limit}: ${advice})`)
+    child.once('exit', doneSoon).once('close', done)
   })
+
+  clearTimeout(timer)
+  child.removeAllListeners().unref()
+  // A server left behind may go on printing: that is read and dropped, so that its pipe
+  // neither fills nor breaks, and does not keep this process alive.
+  child.stdout.off('data', output.add).resume()
+  ;(child.stdout as Socket).unref()
+  for (const group of groups) if (!isAlive(group)) groups.delete(group)
+
+  const code = child.exitCode ? `(exit code ${child.exitCode})` : ''
+  const ending = early || (child.signalCode ? `(killed by ${child.signalCode})` : code)
+  const text = output.text()
+  return text + (ending && text && !text.endsWith('\n') ? '\n' : '') + ending
 }
 
-/** Kills all that was started and is still alive, at once. */
+/** Kills, at once, all that was started and is still alive. */
 export function stopAll(): void {
-  for (const group of groups) killTree(group, RUN)
+  for (const group of groups) killGroup(group)
   if (calls > 0) killMarked(RUN)
   groups.clear()
 }
 process.on('exit', stopAll)
 
-/** The outer shell only makes stderr the same pipe as stdout, which keeps their order. */
+/** The outer shell only joins stderr to stdout: one pipe keeps the order of both. */
 function start(command: string, workdir: string, mark: string) {
   const options: SpawnOptionsWithStdioTuple<'ignore', 'pipe', 'ignore'> = {
     cwd: workdir,
     env: environment(workdir, mark),
     stdio: ['ignore', 'pipe', 'ignore'],
-    detached: !windows, // a group of its own, without a terminal to ask
+    detached: !windows, // a process group of its own, and no terminal to ask
     windowsHide: true,
     windowsVerbatimArguments: true,
   }
-  if (windows) {
-    // A delayed variable is put in after parsing: no quote or & in it can break out.
+  try {
+    if (!windows) {
+      const merged = 'exec "$0" -c -- "$1" "$2" 2>&1'
+      return spawn(shell, ['-c', merged, shell, command, SHELL], options)
+    }
+    // `!…!` is put in after parsing: no quote or & of the command means anything there.
     options.env = { ...options.env, AGENT_COMMAND: `"${command}"` }
-    const both = '"cmd /d /v:off /s /c !AGENT_COMMAND! 2>&1"'
-    return spawn(shell, ['/d', '/v:on', '/s', '/c', both], options)
+    const merged = '"cmd /d /v:off /s /c !AGENT_COMMAND! 2>&1"'
+    return spawn(shell, ['/d', '/v:on', '/s', '/c', merged], options)
+  } catch (error) {
+    throw cannotStart(error as NodeJS.ErrnoException)
   }
-  const both = 'exec "$0" -c -- "$1" "$2" 2>&1'
-  return spawn(shell, ['-c', both, shell, command, SHELL], options)
 }
 
-const SECRET =
-  /keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|^anthropic_|(^|_)auth(_|$)/i
-const NOISE =
-  /^(node_(?!extra_ca)|npm_|git_|init_cwd$|no_color$|force_color$|clicolor|columns$|lines$|lc_|lang|bash_|env$|shellopts$|bashopts$|cdpath$)/i
+function cannotStart(cause: NodeJS.ErrnoException): Error {
+  const tooLong = cause.code === 'E2BIG' || cause.code === 'ENAMETOOLONG'
+  const why = tooLong ? 'the command is too long, write it to a file' : cause.message
+  return new Error(`${SHELL} cannot start: ${why}`, { cause })
+}
+
+const SECRET = new RegExp(
+  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
+    '(^|_)auth(_(?!sock)|$)|^anthropic_',
+  'i',
+)
+const NOISE = new RegExp(
+  '^(node_(?!extra_ca)|npm_|init_cwd$|git_|no_color$|force_color$|clicolor|columns$|' +
+    'lines$|lc_|lang(uage)?$|bash_|env$|shellopts$|bashopts$|cdpath$)',
+  'i',
+)
 
 /**
- * The environment without secrets, without what this program's own launch left there, and
- * with language and time zone set: a command prints the same on every machine, and UTF-8.
+ * This process's environment without secrets, without what its own launch left there (npm,
+ * Node), and with what makes output alike on every machine: UTC, and a locale that is
+ * UTF-8 but has no language or sorting of its own.
  */
 function environment(workdir: string, mark: string): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
-    ([name]) => !NOISE.test(name) && (!SECRET.test(name) || name === 'SSH_AUTH_SOCK'),
+    ([name]) => !SECRET.test(name) && !NOISE.test(name),
   )
   return {
     ...Object.fromEntries(kept),
     TZ: 'UTC',
     LC_ALL: process.platform === 'darwin' ? 'en_US.UTF-8' : 'C.UTF-8',
     // Else git would find the repository that the working directory happens to lie in.
-    GIT_CEILING_DIRECTORIES: dirname(realpathSync(workdir)),
-    AGENT_RUN: `${process.env.AGENT_RUN ?? ''} ${mark}`, // also that of an outer run
+    GIT_CEILING_DIRECTORIES: dirname(fs.realpathSync(workdir)),
+    // What runs inside a command of an outer run is that run's, too.
+    AGENT_RUN: `${process.env.AGENT_RUN ?? ''} ${mark}`,
   }
 }
 
@@ -155,18 +159,14 @@ function isAlive(group: number): boolean {
   }
 }
 
-/** On Windows, what outlives its parent has no tie to it any more and is not found. */
-function killTree(group: number, mark: string): void {
-  if (windows) {
-    spawnSync('taskkill', ['/t', '/f', '/pid', `${group}`], { windowsHide: true })
-    return
-  }
+/** On Windows, what has outlived its parent cannot be found any more, and stays. */
+function killGroup(group: number): void {
   try {
-    process.kill(-group, 'SIGKILL')
+    if (!windows) process.kill(-group, 'SIGKILL')
+    else spawnSync('taskkill', ['/t', '/f', '/pid', `${group}`], { windowsHide: true })
   } catch {
     // It has just ended by itself.
   }
-  killMarked(mark)
 }
 
 /** Finds what left its group, as `setsid` does; only Linux lets one look for it. */
@@ -174,9 +174,9 @@ function killMarked(mark: string): void {
   if (process.platform !== 'linux') return
   for (let round = 0, found = true; found && round < 20; round++) {
     found = false
-    for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    for (const pid of fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
       try {
-        if (!readFileSync(`/proc/${pid}/environ`, 'latin1').includes(mark)) continue
+        if (!fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(mark)) continue
         found = process.kill(Number(pid), 'SIGKILL')
       } catch {
         // Another user's process, or one that has just ended.
@@ -208,15 +208,13 @@ function collect() {
   }
 }
 
-/** UTF-8, or what a Windows console uses; what is neither becomes U+FFFD. */
+/** UTF-8, or else what a Windows console uses; what is neither becomes U+FFFD. */
 export function decode(bytes: Buffer, codePage = consoleCodePage): string {
-  if (isUtf8(bytes)) return bytes.toString()
-  const page = codePage()
+  const page = isUtf8(bytes) ? 65001 : codePage()
   const names: Record<number, string> = { 932: 'shift_jis', 936: 'gbk', 950: 'big5' }
-  if (page === 65001) names[page] = 'utf-8'
-  const name =
-    names[page] ?? (/^(874|949|125\d)$/.test(`${page}`) ? `windows-${page}` : 'latin1')
-  return new TextDecoder(name, { ignoreBOM: true }).decode(bytes)
+  if (page === 65001) return bytes.toString()
+  const alike = /^(874|949|125\d)$/.test(`${page}`) ? `windows-${page}` : 'latin1'
+  return new TextDecoder(names[page] ?? alike).decode(bytes)
 }
 
 function consoleCodePage(): number {
@@ -231,7 +229,7 @@ function findBash(): string | undefined {
     .map((folder) => join(folder, 'bash'))
     .find((file) => {
       try {
-        accessSync(file, constants.X_OK)
+        fs.accessSync(file, fs.constants.X_OK)
         return file.startsWith('/')
       } catch {
         return false

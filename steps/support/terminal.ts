@@ -33,7 +33,8 @@ export function waitFor(what: string): void {
   status = next
 }
 
-function visible(text: string): string {
+/** Text without secrets and control sequences. */
+export function visible(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
   return redact(text).replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '')
 }

@@ -1,7 +1,7 @@
 /** The bodies of read_file, write_file and edit_file, kept to the working directory. */
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import nodePath, { basename, dirname, join, resolve } from 'node:path'
+import nodePath, { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import type { ToolContext, ToolInput } from './tools.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
@@ -55,44 +55,58 @@ export function editFile(input: ToolInput, { workdir }: ToolContext): string {
   if (old_text === '') throw new Error('old_text is empty: it must name what to replace')
   const { text, bom, size } = attempt('read', path, () => load(path, workdir))
   if (size > MAX_BYTES) throw new Error(`${path} has ${size} bytes: edit it with bash`)
-  if (toLines(old_text).join('\n') === toLines(new_text).join('\n')) {
+  const [lf, old] = [toLf(text), toLf(old_text)]
+  if (old === toLf(new_text)) {
     throw new Error('old_text equals new_text, but for line ends: nothing would change')
   }
-  // CR LF is one line end: a search for LF must not find it twice.
-  const literal = toLines(old_text).map((s) => s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
-  const pattern = new RegExp(`(?=(${literal.join('(?:\\r\\n|(?<!\\r)\\n)')}))`, 'g')
-  const found = Array.from(text.matchAll(pattern), ({ index }) => index)
-  const lines = [...new Set(found.slice(0, 10).map((index) => lineAt(text, index)))].join(
-    ', ',
-  )
-  if (found.length > 1) {
-    const where = `on line ${lines}${found.length > 10 ? ', …' : ''}`
-    throw new Error(
-      `old_text is ${found.length} times in ${path}, ${where}: add lines around it`,
-    )
-  }
-  const hit = pattern.exec(text)?.[1]
-  if (hit === undefined) {
-    const near = squash(old_text) !== '' && squash(text).includes(squash(old_text))
+  const found = occurrences(lf, old)
+  if (found.length === 0) {
+    const near = squash(old) !== '' && squash(lf).includes(squash(old))
     const but = near ? ', except with other white space' : ''
     throw new Error(
       `old_text is not in ${path}${but}: copy it exactly as read_file shows it`,
     )
   }
-  const [before, after] = [text.slice(0, found[0]), text.slice(found[0] + hit.length)]
-  const lineEnd = /\r?\n/.exec(hit + after + before)?.[0]
-  const fresh = lineEnd ? withLineEnds(new_text, hit, lineEnd) : new_text
-  attempt('write', path, () => save(path, workdir, bom + before + fresh + after))
+  const lines = [...new Set(found.slice(0, 10).map((at) => lineAt(lf, at)))].join(', ')
+  if (found.length > 1) {
+    const where = `on line ${lines}${found.length > 10 ? ', …' : ''}`
+    const times = `${found.length} times in ${path}, ${where}`
+    throw new Error(`old_text is ${times}: add lines around it`)
+  }
+  const start = withCrs(text, found[0])
+  const end = withCrs(text, found[0] + old.length)
+  const lineEnd = /\r?\n/.exec(text.slice(start) + text.slice(0, start))?.[0]
+  const fresh = lineEnd
+    ? keepLineEnds(text.slice(start, end), new_text, lineEnd)
+    : new_text
+  const edited = bom + text.slice(0, start) + fresh + text.slice(end)
+  attempt('write', path, () => save(path, workdir, edited))
   return `Edited ${path}, line ${lines}`
 }
 
-/** `fresh` with the line ends of `hit` for lines that both have, else with `lineEnd`. */
-function withLineEnds(fresh: string, hit: string, lineEnd: string): string {
-  const [was, now, ends] = [toLines(hit), toLines(fresh), hit.match(/\r?\n/g) ?? []]
-  const shift = was.length - now.length
-  const endOf = (i: number) =>
-    [i, i + shift].filter((j) => was[j] === now[i]).map((j) => ends[j])[0] ?? lineEnd
-  return now.reduce((text, line, i) => text + endOf(i - 1) + line)
+/** Where `wanted` begins in `text`, each time, also where two overlap. */
+function occurrences(text: string, wanted: string): number[] {
+  const found: number[] = []
+  let at = text.indexOf(wanted)
+  for (; at !== -1; at = text.indexOf(wanted, at + 1)) found.push(at)
+  return found
+}
+
+/** The place in `text` that `index` is in `toLf(text)`. */
+function withCrs(text: string, index: number): number {
+  let at = text.indexOf('\r\n')
+  for (; at !== -1 && at < index; at = text.indexOf('\r\n', at + 1)) index++
+  return index
+}
+
+/** `now`, with the line ends of `was` for lines that are in both, else with `lineEnd`. */
+function keepLineEnds(was: string, now: string, lineEnd: string): string {
+  const [old, fresh, ends] = [was.split(/\r?\n/), now.split(/\r?\n/), was.match(/\r?\n/g)]
+  const shift = old.length - fresh.length
+  return fresh.reduce((text, line, next) => {
+    const same = [next - 1, next - 1 + shift].find((i) => old[i] === fresh[next - 1])
+    return text + (ends?.[same ?? -1] ?? lineEnd) + line
+  })
 }
 
 /** Whether `inner` is the folder `outer` or in it, going by the names alone. */
@@ -124,10 +138,9 @@ function realPath(path: string, links = 0): string {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || links > 40) throw error
     const here = join(realPath(dirname(path), links), basename(path))
-    const isLink = fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink()
-    return isLink
-      ? realPath(resolve(dirname(here), fs.readlinkSync(here)), links + 1)
-      : here
+    if (!fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink()) return here
+    const to = fs.readlinkSync(here) // not joined by name: `a/..` is elsewhere if a is a link
+    return realPath(isAbsolute(to) ? to : `${dirname(here)}/${to}`, links + 1)
   }
 }
 
@@ -169,7 +182,7 @@ function save(path: string, workdir: string, content: string): void {
   const target = locate(path, workdir)
   if (/[/\\]$/.test(path)) throw new Error(`${path} names a folder: add a file's name`)
   const old = fileAt(path, target)
-  if (old) fs.accessSync(target, fs.constants.W_OK) // the rename would not ask
+  if (old) fs.closeSync(fs.openSync(target, 'r+')) // may it be written? a rename never asks
   fs.mkdirSync(dirname(target), { recursive: true })
   const temp = join(dirname(target), `.${randomUUID()}.tmp`)
   try {
@@ -213,7 +226,7 @@ function attempt<T>(what: string, path: string, run: () => T): T {
   }
 }
 
-const toLines = (text: string) => text.split(/\r?\n/)
+const toLf = (text: string) => text.replaceAll('\r\n', '\n')
 const lineAt = (text: string, index: number) => text.slice(0, index).split('\n').length
 const squash = (text: string) => text.replace(/\s+/g, ' ').trim()
 const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`

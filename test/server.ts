@@ -352,7 +352,11 @@ export function startStep(options: StepOptions) {
       children.delete(child)
       clearTimeout(timer)
       // The pipes may outlive the step in a process that it has left behind.
-      setTimeout(() => done(result), 2000).unref()
+      setTimeout(() => {
+        child.stdout.destroy()
+        child.stderr.destroy()
+        done(result)
+      }, 2000).unref()
     })
     child.once('close', () => done(result))
   })

@@ -35,6 +35,10 @@ function question(label: string, offer: string): Promise<string | undefined> {
   return new Promise((answered) => {
     const terminal = createInterface({ input: process.stdin, output: process.stdout })
     terminal.on('close', () => answered(undefined))
+    terminal.on('SIGINT', () => {
+      terminal.close()
+      process.emit('SIGINT')
+    })
     terminal.question(label, (line) => {
       answered(line.trim())
       terminal.close()

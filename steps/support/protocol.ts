@@ -71,7 +71,8 @@ function checkRequest(body: Json) {
   check('messages', messages, 'a valid array')
   check('max_tokens', body.max_tokens, 'a valid integer')
   checkKeys('', body, REQUEST_KEYS)
-  const last = messages.at(-1) ?? refuse('messages: at least one message is required')
+  if (messages.length === 0) refuse('messages: at least one message is required')
+  const last = messages.at(-1)
   const ids = new Set<string>()
   let calls: string[] = [] // of the message before
   for (const [i, message] of messages.entries()) {

@@ -4,14 +4,13 @@ import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { createClient, explain } from './client.ts'
-import { callLine } from './lane-file.ts'
 import { foldPath, type Lane, openLane, redact } from './log.ts'
 import { openPlace, type Place } from './place.ts'
 import { confirm, readPrompts } from './prompts.ts'
 import { NotRecordedError, promptsOf, replay } from './replay.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
-import { complain, print, waitFor } from './terminal.ts'
+import { complain, print, showCalls, waitFor } from './terminal.ts'
 import { describeTools, type Tool } from './tools.ts'
 
 /** What a lane runs with, beside its messages. */
@@ -50,7 +49,8 @@ export class Session {
   readonly #replies = new WeakMap<Lane, Message>()
   #asked = Promise.resolve(false)
   #requests = 0
-  #speaker = ''
+  #stop?: AbortController
+  #interrupted = 0
   #unlogged?: Error
 
   constructor(step: string, settings: Settings, place: Place) {
@@ -67,6 +67,15 @@ export class Session {
       asking: (lane) => this.#asking(lane),
       answered: (lane, reply) => this.#answered(lane, reply),
     })
+    process.on('SIGINT', () => this.#interrupt())
+  }
+
+  #interrupt(): void {
+    // One Ctrl+C can arrive twice: from the terminal and from the process that runs this.
+    if (Date.now() - this.#interrupted < 200) return
+    this.#interrupted = Date.now()
+    if (!this.#stop || this.#stop.signal.aborted) process.exit(130)
+    this.#stop.abort(new Error('Stopped by Ctrl+C.'))
   }
 
   /** Starts the log of a messages array: the first is `parent`, then come `sub-1`, … */
@@ -106,7 +115,7 @@ export class Session {
       message,
       message.role === 'assistant' ? this.#replies.get(lane) : undefined,
     )
-    this.#show(lane, message)
+    showCalls(lane.name, message)
   }
 
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
@@ -115,6 +124,12 @@ export class Session {
     const answer = this.#asked.then(() => confirm(question))
     this.#asked = answer
     return answer
+  }
+
+  /** A signal for the prompt at work: Ctrl+C aborts it, a second one ends the program. */
+  stopSignal(): AbortSignal {
+    this.#stop = new AbortController()
+    return this.#stop.signal
   }
 
   /** Shows the reader a text, as it stands. */
@@ -130,7 +145,7 @@ export class Session {
     ownPrompt: string,
     answer: (prompt: string) => Promise<{ stopReason: string | null; text: string }>,
   ): Promise<void> {
-    const { live, replay, notes } = this.#settings
+    const { replay, notes } = this.#settings
     const { recording } = this.#place
     this.#introduce()
     for (const note of notes) print(note, 'yellow')
@@ -147,14 +162,24 @@ export class Session {
         print(`\n${text}\n`)
         if (stopReason === 'max_tokens') complain('The reply was cut by max_tokens.')
       } catch (error) {
-        const known =
-          error instanceof NotRecordedError ? error.message : explain(error, live)
-        complain(known ?? (error as Error).stack ?? String(error))
-        if (!live || !process.stdin.isTTY) process.exitCode = 1
+        this.#failed(error)
+        if (this.#stop?.signal.aborted && !process.stdin.isTTY) break
+      } finally {
+        this.#stop = undefined
       }
     }
     stopAll()
     this.#summarize()
+  }
+
+  #failed(error: unknown): void {
+    const stopped = this.#stop?.signal.aborted
+    const told = error instanceof NotRecordedError || stopped
+    const known = told
+      ? String((error as Error).message)
+      : explain(error, this.#settings.live)
+    complain(known ?? (error as Error).stack ?? String(error))
+    if (!this.live || !process.stdin.isTTY) process.exitCode = stopped ? 130 : 1
   }
 
   #introduce(): void {
@@ -220,31 +245,10 @@ export class Session {
     waitFor('')
     if (lane) this.#replies.set(lane, reply)
   }
-
-  /** A line for each tool call, a child's under its lane's name, and for what failed. */
-  #show({ name }: Lane, { content }: MessageParam): void {
-    const indent = name === 'parent' ? '' : '    '
-    for (const block of typeof content === 'string' ? [] : content) {
-      const failure = block.type === 'tool_result' && block.is_error && block.content
-      if (block.type !== 'tool_use' && typeof failure !== 'string') continue
-      if (name !== this.#speaker && indent) print(`  ${name}`, 'cyan')
-      this.#speaker = name
-      if (block.type === 'tool_use') print(cut(`${indent}> ${callLine(block)}`), 'green')
-      else print(cut(`${indent}✗ ${failure}`), 'red')
-    }
-  }
-}
-
-/** At most 80 columns of a text's first line. */
-function cut(text: string): string {
-  const [line] = text.split('\n')
-  return [...line].length > 80 ? `${[...line].slice(0, 79).join('')}…` : line
 }
 
 const shorten = (path: string) => relative(process.cwd(), path) || '.'
 
-// Until there is more to stop than a program: what was started dies on exit.
-const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
-for (const [signal, number] of Object.entries(SIGNALS)) {
-  process.on(signal, () => process.exit(128 + number))
-}
+// What was started dies on exit.
+process.on('SIGTERM', () => process.exit(128 + 15))
+process.on('SIGHUP', () => process.exit(128 + 1))

@@ -1,10 +1,13 @@
 /** What a reader sees while a step runs. */
 import { stderr, stdout } from 'node:process'
+import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import { callLine } from './lane-file.ts'
 import { redact } from './log.ts'
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36, dim: 2 }
 let status = ''
 let cutOff = false
+let speaker = ''
 
 // `npx tsx … | head` closes the pipe early; the run goes on and its log is complete.
 stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -23,6 +26,25 @@ export function print(text: string, colour?: keyof typeof COLOURS): void {
 export function complain(text: string): void {
   waitFor('')
   stderr.write(`${paint(visible(text), 'red', stderr.isTTY)}\n`)
+}
+
+/** A line for each tool call and each failure; a child's stand under its lane's name. */
+export function showCalls(lane: string, { content }: MessageParam): void {
+  const indent = lane === 'parent' ? '' : '    '
+  for (const block of typeof content === 'string' ? [] : content) {
+    const failure = block.type === 'tool_result' && block.is_error && block.content
+    if (block.type !== 'tool_use' && typeof failure !== 'string') continue
+    if (lane !== speaker && indent) print(`  ${lane}`, 'cyan')
+    speaker = lane
+    if (block.type === 'tool_use') print(cut(`${indent}> ${callLine(block)}`), 'green')
+    else print(cut(`${indent}✗ ${failure}`), 'red')
+  }
+}
+
+/** At most 80 columns of a text's first line. */
+function cut(text: string): string {
+  const [line] = text.split('\n')
+  return [...line].length > 80 ? `${[...line].slice(0, 79).join('')}…` : line
 }
 
 /** On a terminal, says what is waited for, until the next call; '' takes it away. */

@@ -12,7 +12,7 @@ import { SHELL } from './shell.ts'
 export type ToolInput = Record<string, any>
 
 /** What every tool is told about the run it works for. */
-export type ToolContext = { workdir: string }
+export type ToolContext = { workdir: string; signal?: AbortSignal }
 
 /** `run` returns what the model reads; throwing is how it says `is_error`. */
 export type Tool = Omit<Anthropic.Tool, 'description'> & {

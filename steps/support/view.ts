@@ -63,7 +63,7 @@ function findParts(parent: LaneFile, children: LaneFile[]) {
     const isMeant = (lane: LaneFile) =>
       resume
         ? lane.name === resume && latest.has(lane)
-        : !latest.has(lane) && lane.lines.map(promptOf).find(Boolean) === prompt
+        : !latest.has(lane) && promptOf(lane.lines.find(({ role }) => role)) === prompt
     const lane = children.find(isMeant)
     if (!lane) continue
     const before = latest.get(lane)
@@ -80,7 +80,8 @@ function findParts(parent: LaneFile, children: LaneFile[]) {
 
 const wholeOf = (lane: LaneFile): Part => ({ lane, from: 0, to: lane.lines.length })
 
-function promptOf(line: LaneLine): string | undefined {
+/** The text of a user message that holds no tool results. */
+function promptOf(line: LaneLine = {}): string | undefined {
   const isPrompt = line.role === 'user' && blocksOf(line)[0]?.type !== 'tool_result'
   return isPrompt ? textOf(line.content) : undefined
 }
@@ -106,11 +107,11 @@ function cellsOf({ lane, from, to }: Part, width: number, started?: Parts): Cell
     wrap(text, width - 2, max).map((row) => ({ text: `  ${row}`, colour, part }))
   let position = lane.lines.slice(0, from).filter(({ role }) => role).length
   const messages = lane.lines.slice(from, to).map((line) => {
-    const { level: _, role, event, status, error, ...rest } = line
+    const { level: _, role, event, status, error, message, ...rest } = line
     if (!role) {
       const more = Object.keys(rest).length > 0 && JSON.stringify(rest)
-      const parts = [event, status, error?.type, error?.message ?? more]
-      return rows(`! ${parts.filter(Boolean).join(' ')}`, RED, 2)
+      const parts = ['!', event, status, error?.type, error?.message ?? message, more]
+      return rows(parts.filter(Boolean).join(' '), RED, 2)
     }
     const shown = blocksOf(line).flatMap((block) => {
       if (block.type === 'text') return rows(block.text, 0, 3)
@@ -172,7 +173,7 @@ export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): s
     const unit = Math.max(0, width - digits - 18) / (most || 1)
     const lines = rows.map(({ title, sums: { [key]: value } }) => {
       const text = (value === undefined ? '–' : number(value)).padStart(digits)
-      const bar = '█'.repeat(Math.ceil((value ?? 0) * unit))
+      const bar = '█'.repeat(Math.round((value ?? 0) * unit))
       return `  ${title.padEnd(12)}  ${text}  ${bar}`
     })
     return [...[key, ...lines].flatMap((line) => wrap(line, width, 1)), '']
@@ -266,8 +267,9 @@ export function wrap(text: string, width: number, max: number): string[] {
     used = widthOf(row)
   }
   if (!row.trim() && text.length <= limit) return lines
-  const [last = ''] = wrap(lines[max - 1] ?? '', width - 1, 9)
-  return [...lines.slice(0, max - 1), `${last}…`]
+  const last = lines[max - 1] ?? ''
+  const [cut = ''] = widthOf(last) < width ? [last] : wrap(last, width - 1, 2)
+  return [...lines.slice(0, max - 1), `${cut}…`]
 }
 
 /** What steers a terminal becomes something to look at. */
@@ -292,7 +294,8 @@ function openRun(argument: string) {
   const [folder, what] = place
   const lanes = readFolder(folder)
   const { mode, model } = lanes[0].header
-  return { lanes, where: `${relative('', folder) || folder} (${what}${mode}, ${model})` }
+  const path = what ? relative('', folder) : folder
+  return { lanes, where: `${path} (${what}${mode}, ${model})` }
 }
 
 function usage(): string {

@@ -13,8 +13,9 @@
  * called, whatever a prompt says.
  *
  * Builds on  04
- * Changes    PROMPT, AGENTS, PARENT_TOOLS, SYSTEM, SUBAGENT_SYSTEM (now CHILD_SUFFIX),
- *            CHILD_SUFFIX, LoopOptions, agentLoop, TaskInput, runSubagent
+ * Changes    PROMPT, AGENTS, PARENT_TOOLS, AGENT_LIST, SYSTEM,
+ *            SUBAGENT_SYSTEM (now CHILD_SUFFIX), CHILD_SUFFIX, LoopOptions, agentLoop,
+ *            TaskInput, runSubagent
  * Run        npx tsx steps/05-agent-profiles.ts
  * Log        diff logs/recorded/05-agent-profiles/parent.log
  *            logs/05-agent-profiles/sub-1.log
@@ -37,8 +38,8 @@ const session = openSession(import.meta.filename)
 
 const PROMPT =
   'Limit failed logins in this app to five: after that a user stays out, even with the' +
-  ' right password. Find out first how the login works, then change it, extend test.mjs,' +
-  ' and run it.'
+  ' right password. Find out first how the login works, then change it, extend' +
+  ' test.mjs, and run it.'
 
 const CHILD_TOOLS: Tool[] = [
   {
@@ -110,10 +111,14 @@ const PARENT_TOOLS: Tool[] = [
   },
 ]
 
+const AGENT_LIST = [...AGENTS.values()].map(
+  ({ name, description }) => `- ${name}: ${description}`,
+)
+
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by a subagent with task; change and test the code yourself.
 Agents for task:
-${[...AGENTS.values()].map(({ name, description }) => `- ${name}: ${description}`).join('\n')}`
+${AGENT_LIST.join('\n')}`
 
 const CHILD_SUFFIX = `
 

@@ -35,8 +35,8 @@ const session = openSession(import.meta.filename)
 
 const PROMPT =
   'Limit failed logins in this app to five: after that a user stays out, even with the' +
-  ' right password. Find out first how the login works, then change it, extend test.mjs,' +
-  ' and run it.'
+  ' right password. Find out first how the login works, then change it, extend' +
+  ' test.mjs, and run it.'
 
 const CHILD_TOOLS: Tool[] = [
   {
@@ -108,10 +108,14 @@ const PARENT_TOOLS: Tool[] = [
   },
 ]
 
+const AGENT_LIST = [...AGENTS.values()].map(
+  ({ name, description }) => `- ${name}: ${description}`,
+)
+
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by a subagent with task; change and test the code yourself.
 Agents for task:
-${[...AGENTS.values()].map(({ name, description }) => `- ${name}: ${description}`).join('\n')}`
+${AGENT_LIST.join('\n')}`
 
 const CHILD_SUFFIX = `
 

@@ -12,8 +12,8 @@
  * Every tool_use has its result before a run ends, so the API accepts what comes next.
  *
  * Builds on  06
- * Changes    PARENT_TOOLS, DEFAULT_TIMEOUT_MS, LoopOptions, TaskInput, agentLoop, runTools,
- *            runSubagent, session.run
+ * Changes    PARENT_TOOLS, DEFAULT_TIMEOUT_MS, LoopOptions, TaskInput, agentLoop,
+ *            runTools, runSubagent, session.run
  * Run        npx tsx steps/07-stop.ts
  * Log        diff -r logs/recorded/06-tool-gate logs/07-stop
  */
@@ -38,8 +38,8 @@ const session = openSession(import.meta.filename)
 
 const PROMPT =
   'Limit failed logins in this app to five: after that a user stays out, even with the' +
-  ' right password. Find out first how the login works, then change it, extend test.mjs,' +
-  ' and run it.'
+  ' right password. Find out first how the login works, then change it, extend' +
+  ' test.mjs, and run it.'
 
 const CHILD_TOOLS: Tool[] = [
   {
@@ -113,10 +113,14 @@ const PARENT_TOOLS: Tool[] = [
   },
 ]
 
+const AGENT_LIST = [...AGENTS.values()].map(
+  ({ name, description }) => `- ${name}: ${description}`,
+)
+
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by a subagent with task; change and test the code yourself.
 Agents for task:
-${[...AGENTS.values()].map(({ name, description }) => `- ${name}: ${description}`).join('\n')}`
+${AGENT_LIST.join('\n')}`
 
 const CHILD_SUFFIX = `
 

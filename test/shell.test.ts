@@ -205,10 +205,15 @@ describe('the time limit', () => {
     await assertDead()
   })
 
-  test('and what has left the process group', linux, async () => {
-    assert.match(await run(`setsid ${BEAT} & sleep 30`, 400), stopped)
-    await assertDead()
-  })
+  test(
+    'and what has left the process group, or dropped the environment',
+    linux,
+    async () => {
+      const unmarked = `env -i "$(command -v node)" ${BEAT.slice(5)}`
+      assert.match(await run(`setsid ${BEAT} & ${unmarked} & sleep 30`, 400), stopped)
+      await assertDead()
+    },
+  )
 
   test('a flood ends, too', posix, async () => {
     assert.match(await run('yes', 200), stopped)

@@ -26,9 +26,9 @@ const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max']
 const KEYS = ['name', 'description', 'tools', 'model', 'effort', 'timeout']
 
 /**
- * Reads the profiles once: the project's `.agents/` win over the user's `~/.agents/` (live
- * only), and those over the bundled ones. A file that is not understood is named, with line
- * and reason, and is not used at all.
+ * Reads the profiles once: the project's `.agents/` win over the user's `~/.agents/`
+ * (live only), and those over the bundled ones. A file that is not understood is named,
+ * with line and reason, and is not used at all.
  *
  * @param tools the tools that a profile may name
  */

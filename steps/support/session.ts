@@ -132,6 +132,19 @@ export class Session {
     return this.#stop.signal
   }
 
+  /** Tokens in and out of an array's requests so far, as the API gave them; none offline. */
+  usage(messages: MessageParam[]): { input: number; output: number } {
+    const { input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
+    return { input, output }
+  }
+
+  /** What went wrong with a request, in one line; an error's own message otherwise. */
+  explain(error: unknown): string {
+    return (
+      explain(error, this.#settings.live) ?? String((error as Error)?.message ?? error)
+    )
+  }
+
   /** Shows the reader a text, as it stands. */
   print(text: string): void {
     print(text)
@@ -202,7 +215,13 @@ export class Session {
       const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
       const tokens = this.#settings.live && `tokens ${sums.input} in, ${sums.output} out`
       print(
-        [`${name}: ${sums.messages} messages`, sent, tokens].filter(Boolean).join(', '),
+        [
+          `${name}: ${sums.messages} message${sums.messages === 1 ? '' : 's'}`,
+          sent,
+          tokens,
+        ]
+          .filter(Boolean)
+          .join(', '),
         'dim',
       )
     }

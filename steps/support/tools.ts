@@ -156,3 +156,14 @@ export async function answerCall(
 const CUT =
   'Not run: max_tokens cut your reply, so this call may be incomplete. No call of that' +
   ' reply was run. Send it again in smaller parts.'
+
+/** A text of at most `most` bytes: its head and tail around a marker, if it is longer. */
+export function headAndTail(text: string, most: number): string {
+  const bytes = Buffer.from(text)
+  if (bytes.length <= most) return text
+  const half = Math.floor(most / 2)
+  // A character that the cut goes through is left out, not shown as half of one.
+  const decode = (part: Buffer) => part.toString().replace(/^\ufffd+|\ufffd+$/g, '')
+  const left = bytes.length - 2 * half
+  return `${decode(bytes.subarray(0, half))}\n[${left} bytes left out]\n${decode(bytes.subarray(-half))}`
+}

@@ -441,11 +441,11 @@ test('a lane of 10 000 messages is shown at once', () => {
     ]
     parent.lines.push(...(turn as LaneLine[]))
   }
-  const start = performance.now()
+  const start = process.cpuUsage() // unlike a clock, the same on a busy machine
   assert.ok(renderFolder([parent], 80).length > 20_000)
   renderComparison([parent], run(BEFORE, '02-tool-use'), 80)
-  const took = performance.now() - start
-  assert.ok(took < 3000, `${Math.round(took)} ms`)
+  const took = process.cpuUsage(start).user / 1000
+  assert.ok(took < 2000, `${Math.round(took)} ms`)
 })
 
 const SUPPORT = join(import.meta.dirname, '../steps/support')
@@ -526,7 +526,7 @@ test('a number or name means the last offline run, else the recording', async ()
 test('a broken lane is named, and a reader that leaves early is no fault', async () => {
   const broken = folderOf(AFTER)
   appendFileSync(join(broken, 'sub-1.log'), '{"role":"assis')
-  const long = Array.from({ length: 4000 }, (_, i) => prompt(`line ${i}`))
+  const long = Array.from({ length: 4000 }, () => prompt('x'.repeat(200)))
   const [bad, cut] = await Promise.all([
     view([broken]),
     view([folderOf({ parent: long })], { cut: true }),

@@ -314,28 +314,21 @@ describe('write_file', () => {
     assert.deepEqual(fs.readdirSync(workdir).sort(), ['a.txt', 'src'])
   })
 
-  test('what may not be written stays as it is', posix, () => {
+  test('what may not be written stays as it is', posix, (t) => {
     fs.mkdirSync(join(workdir, 'locked'))
     for (const name of ['locked/a.txt', 'b.txt']) put(name, 'old')
     fs.chmodSync(join(workdir, 'locked'), 0o555)
     fs.chmodSync(join(workdir, 'b.txt'), 0o444)
     const root = process.geteuid?.() === 0
-    if (root) {
-      // Nothing is forbidden to root, so this is tried as somebody else.
-      for (const folder of [base, join(workdir, '..'), workdir])
-        fs.chmodSync(folder, 0o777)
-      process.seteuid?.(65534)
-    }
+    for (const folder of [base, join(workdir, '..'), workdir]) fs.chmodSync(folder, 0o777)
     try {
-      for (const path of [
-        'locked/a.txt',
-        'locked/new.txt',
-        'locked/sub/new.txt',
-        'b.txt',
-      ]) {
-        assert.throws(() => write(path, 'new'), {
-          message: `Cannot write ${path}: EACCES: permission denied`,
-        })
+      // Nothing is forbidden to root, so it is tried as somebody else.
+      if (root) process.seteuid?.(65534)
+      if (!fs.existsSync(workdir)) return t.skip('the temporary folder is private')
+      const paths = ['locked/a.txt', 'locked/new.txt', 'locked/sub/new.txt', 'b.txt']
+      for (const path of paths) {
+        const message = `Cannot write ${path}: EACCES: permission denied`
+        assert.throws(() => write(path, 'new'), { message })
       }
       assert.throws(() => edit('b.txt', 'old', 'new'), /Cannot write b.txt/)
     } finally {

@@ -3,6 +3,7 @@ import { realpathSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import pino from 'pino'
+import { REQUEST_EVENTS } from './lane-file.ts'
 
 /** Line 1 of a lane's file: what the lane ran with. */
 export type LaneHeader = {
@@ -11,6 +12,10 @@ export type LaneHeader = {
   mode: 'live' | 'offline'
   model: string
   note?: string
+  /** The profile's name, from step 09 on. */
+  agent?: string
+  /** Live: tells one working directory from another, without its path. */
+  workdir?: string
   system: string
   tools: { name: string; description: string }[]
   max_turns?: number
@@ -20,7 +25,7 @@ export type Lane = {
   name: string
   /** One line per message; the reply adds why it stopped and, live, what it cost. */
   message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
-  /** A line that is no message. `request`: it stands for a request that got no reply. */
+  /** A line that is no message, such as a request that got no reply. */
   event: (level: 'warn' | 'error', event: string, fields?: object) => void
   /** Messages, bytes of the largest request, tokens in and out as the API gave them. */
   sums: { messages: number; largest: number; input: number; output: number }
@@ -73,34 +78,40 @@ export function foldPath(workdir: string): (text: string) => string {
 }
 
 /** Renumbers tool ids in order of appearance, so that they are the same in every run. */
-export function renumberIds(): <T>(value: T) => T {
+export function renumberIds(): <T>(content: T) => T {
   const ids = new Map<string, string>()
   const short = (id: string) => {
     if (!ids.has(id)) ids.set(id, `tool_${ids.size + 1}`)
     return ids.get(id)
   }
-  const renumber = <T>(content: T): T => {
+  return <T>(content: T) => {
     if (!Array.isArray(content)) return content
     return content.map((block) => {
-      if (block.type === 'tool_use') return { ...block, id: short(block.id) }
-      if (block.type === 'tool_result')
-        return { ...block, tool_use_id: short(block.tool_use_id) }
-      return block
+      const { type, id, tool_use_id } = block
+      if (type === 'tool_use') return { ...block, id: short(id) }
+      return type === 'tool_result'
+        ? { ...block, tool_use_id: short(tool_use_id) }
+        : block
     }) as T
   }
-  return renumber
+}
+
+type LaneOptions = {
+  fold: (text: string) => string
+  /** Told the first line that could not be written; no more are tried. */
+  failed: (error: Error) => void
+  /** What the file holds already; else it gets its first line. */
+  earlier?: MessageParam[]
 }
 
 /**
- * Opens a lane's file, if it has a path, and writes its first line. Every line is written
- * before the call returns. The first that cannot be written is passed to `failed`, and no
- * more are tried.
+ * Opens a lane's file, if there is a path. Every line is written before a call returns, so
+ * that a run killed at any moment leaves all that it finished.
  */
 export function openLane(
   path: string | undefined,
   header: LaneHeader,
-  fold: (text: string) => string,
-  failed: (error: Error) => void,
+  { fold, failed, earlier }: LaneOptions,
 ): Lane {
   let log: pino.Logger | undefined
   const attempt = (write: () => void) => {
@@ -122,23 +133,28 @@ export function openLane(
   const first = clean(header)
   let size = bytes(first.system) + bytes(first.tools)
   const sums = { messages: 0, largest: 0, input: 0, output: 0 }
-  attempt(() => log?.info(first))
+  const add = ({ role, content }: MessageParam) => {
+    const message = { role, content: clean(renumber(content)) }
+    if (role === 'assistant') sums.largest = Math.max(sums.largest, size)
+    size += bytes(message)
+    sums.messages += 1
+    return message
+  }
+  if (earlier) earlier.forEach(add)
+  else attempt(() => log?.info(first))
   return {
     name: header.lane,
     sums,
-    message({ role, content }, reply) {
-      const message = { role, content: clean(renumber(content)) }
+    message(message, reply) {
       const usage = header.mode === 'live' ? reply?.usage : undefined
-      if (role === 'assistant') sums.largest = Math.max(sums.largest, size)
-      size += bytes(message)
-      sums.messages += 1
       sums.input += usage?.input_tokens ?? 0
       sums.output += usage?.output_tokens ?? 0
       const stop = reply && { stop_reason: reply.stop_reason, ...(usage && { usage }) }
-      attempt(() => log?.info({ ...message, ...stop }))
+      const line = { ...add(message), ...stop }
+      attempt(() => log?.info(line))
     },
     event(level, event, fields) {
-      sums.largest = Math.max(sums.largest, size)
+      if (REQUEST_EVENTS.includes(event)) sums.largest = Math.max(sums.largest, size)
       attempt(() => log?.[level]({ event, ...clean(fields) }))
     },
   }

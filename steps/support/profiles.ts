@@ -71,8 +71,8 @@ function decode(bytes: Buffer): string {
 }
 
 /**
- * Understands the part of YAML that such files use: plain, quoted and folded values, lists
- * in either style, comments.
+ * Understands the part of YAML that such files use: plain, quoted and folded values,
+ * lists in either style, comments.
  *
  * @throws {Error} with the line and the reason
  */

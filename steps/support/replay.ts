@@ -19,8 +19,8 @@ export type ReplayOptions = {
   folder: string
   lanes: LaneFile[]
   workdir: string
-  /** What is done to every string before it is logged. */
-  clean: (text: string) => string
+  /** A value as a lane's file would hold it. */
+  clean: <T>(value: T) => T
   /** Tells the reader something, in one line. */
   tell: (line: string) => void
 }
@@ -112,9 +112,9 @@ function firstDifference(
   { name, header, messages: recorded }: LaneFile,
   { system, tools }: MessageCreateParams,
   messages: MessageParam[],
-  clean: (text: string) => string,
+  clean: <T>(value: T) => T,
 ): string | undefined {
-  const now = mapStrings({ system, tools: describeTools((tools ?? []) as Tool[]) }, clean)
+  const now = clean({ system, tools: describeTools((tools ?? []) as Tool[]) })
   const before = { system: header.system, tools: header.tools }
   if (!isDeepStrictEqual(now, before)) return `${name} 1`
   const i = messages.findIndex(({ content }, i) => {
@@ -123,15 +123,12 @@ function firstDifference(
   return i < 0 ? undefined : `${name} ${i + 1}`
 }
 
-function normalize(
-  messages: MessageParam[],
-  clean: (text: string) => string,
-): MessageParam[] {
+function normalize(messages: MessageParam[], clean: <T>(value: T) => T): MessageParam[] {
   const renumber = renumberIds()
   const plain: MessageParam[] = JSON.parse(JSON.stringify(messages))
-  return plain.map((message) =>
-    mapStrings({ ...message, content: renumber(message.content) }, clean),
-  ) as MessageParam[]
+  return plain.map(({ role, content }) => {
+    return { role, content: clean(renumber(content)) } as MessageParam
+  })
 }
 
 function whyLost(folder: string, tracks: Track[], messages: MessageParam[]): string {

@@ -1,20 +1,17 @@
 /** What a step opens: its client, its working directory, its lanes, its prompts. */
-import { basename, dirname, join, relative } from 'node:path'
+import { basename, dirname, relative } from 'node:path'
 import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { createClient, explain } from './client.ts'
-import { foldPath, type Lane, openLane, redact } from './log.ts'
+import { type LaneSettings, Lanes } from './lanes.ts'
+import type { Lane } from './log.ts'
 import { openPlace, type Place } from './place.ts'
 import { confirm, readPrompts } from './prompts.ts'
 import { NotRecordedError, promptsOf, replay } from './replay.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
-import { complain, print, showCalls, waitFor } from './terminal.ts'
-import { describeTools, type Tool } from './tools.ts'
-
-/** What a lane runs with, beside its messages. */
-export type LaneSettings = { system: string; tools: Tool[]; maxTurns?: number }
+import { complain, print, waitFor } from './terminal.ts'
 
 /**
  * Opens a step, given its `import.meta.filename`. What stands in the way (an option, a
@@ -43,10 +40,7 @@ export class Session {
   readonly #step: string
   readonly #settings: Settings
   readonly #place: Place
-  readonly #fold: (text: string) => string
-  readonly #lanes = new Map<MessageParam[], Lane>()
-  readonly #laneOfMessage = new WeakMap<MessageParam, Lane>()
-  readonly #replies = new WeakMap<Lane, Message>()
+  readonly #lanes: Lanes
   #asked = Promise.resolve(false)
   #requests = 0
   #stop?: AbortController
@@ -54,76 +48,57 @@ export class Session {
   #unlogged?: Error
 
   constructor(step: string, settings: Settings, place: Place) {
+    const { live } = settings
+    const { recording, workdir, logs, broken } = place
+    const first = recording?.lanes[0].header
     this.#step = step
     this.#settings = settings
     this.#place = place
-    this.#fold = foldPath(place.workdir)
-    this.#unlogged = place.broken
-    this.workdir = place.workdir
-    this.live = settings.live !== undefined
-    this.model = settings.live?.model ?? String(place.recording?.lanes[0].header.model)
-    this.client = createClient(settings.live ?? this.#replay(), {
-      laneOf: ({ messages }) => this.#laneOf(messages),
+    this.#unlogged = broken
+    this.workdir = workdir
+    this.live = live !== undefined
+    this.model = live?.model ?? String(first?.model)
+    const mode = live ? ('live' as const) : ('offline' as const)
+    const common = { step, mode, model: this.model, note: first?.note }
+    this.#lanes = new Lanes(common, broken ? undefined : logs, (error) => {
+      this.#unlogged ??= error
+    })
+    const offline = replay({
+      folder: shorten(recording?.folder ?? ''),
+      lanes: recording?.lanes ?? [],
+      workdir,
+      clean: (value) => this.#lanes.clean(value),
+      tell: (line) => print(line, 'yellow'),
+    })
+    this.client = createClient(live ?? offline, {
+      laneOf: ({ messages }) => this.#lanes.laneOf(messages),
       asking: (lane) => this.#asking(lane),
-      answered: (lane, reply) => this.#answered(lane, reply),
+      answered: (lane, reply) => {
+        waitFor('')
+        this.#lanes.answered(lane, reply)
+      },
     })
     process.on('SIGINT', () => this.#interrupt())
   }
 
-  #interrupt(): void {
-    // One Ctrl+C can arrive twice: from the terminal and from the process that runs this.
-    if (Date.now() - this.#interrupted < 200) return
-    this.#interrupted = Date.now()
-    if (!this.#stop || this.#stop.signal.aborted) process.exit(130)
-    this.#stop.abort(new Error('Stopped by Ctrl+C.'))
-  }
-
-  /** Starts the log of a messages array: the first is `parent`, then come `sub-1`, … */
-  openLane(messages: MessageParam[], { system, tools, maxTurns }: LaneSettings): string {
-    const known = this.#lanes.get(messages)
-    if (known) return known.name
-    const header = {
-      step: this.#step,
-      lane: this.#lanes.size === 0 ? 'parent' : `sub-${this.#lanes.size}`,
-      mode: this.#settings.live ? ('live' as const) : ('offline' as const),
-      model: this.model,
-      note: this.#place.recording?.lanes[0].header.note,
-      system,
-      tools: describeTools(tools),
-      ...(Number.isFinite(maxTurns) && { max_turns: maxTurns }),
-    }
-    const path = join(this.#place.logs, `${header.lane}.log`)
-    const failed = (error: Error) => {
-      this.#unlogged ??= error
-    }
-    const lane = openLane(
-      this.#place.broken ? undefined : path,
-      header,
-      this.#fold,
-      failed,
-    )
-    this.#lanes.set(messages, lane)
-    return lane.name
+  /**
+   * Starts the log of a messages array, unless it has one: the first is `parent`, then come
+   * `sub-1`, `sub-2`, … Returns the lane's name.
+   */
+  openLane(messages: MessageParam[], settings: LaneSettings): string {
+    return this.#lanes.open(messages, settings)
   }
 
   /** Writes a message, just pushed, into the log of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
-    const lane = this.#lanes.get(messages)
-    if (!lane) throw new Error('This array has no log: call session.openLane first.')
-    this.#laneOfMessage.set(message, lane)
-    lane.message(
-      message,
-      message.role === 'assistant' ? this.#replies.get(lane) : undefined,
-    )
-    showCalls(lane.name, message)
+    this.#lanes.log(messages, message)
   }
 
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
   async ask(question: string): Promise<boolean> {
     if (!this.live || !process.stdin.isTTY) return false
-    const answer = this.#asked.then(() => confirm(question))
-    this.#asked = answer
-    return answer
+    this.#asked = this.#asked.then(() => confirm(question))
+    return this.#asked
   }
 
   /** A signal for the prompt at work: Ctrl+C aborts it, a second one ends the program. */
@@ -134,7 +109,7 @@ export class Session {
 
   /** Tokens in and out of an array's requests so far, as the API gave them; none offline. */
   usage(messages: MessageParam[]): { input: number; output: number } {
-    const { input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
+    const { input = 0, output = 0 } = this.#lanes.sumsOf(messages) ?? {}
     return { input, output }
   }
 
@@ -173,7 +148,8 @@ export class Session {
       try {
         const { text, stopReason } = await answer(prompt)
         print(`\n${text}\n`)
-        if (stopReason === 'max_tokens') complain('The reply was cut by max_tokens.')
+        if (stopReason !== 'end_turn')
+          this.#failed(new Error(`The answer ended early: ${stopReason}.`))
       } catch (error) {
         this.#failed(error)
         if (this.#stop?.signal.aborted && !process.stdin.isTTY) break
@@ -186,12 +162,10 @@ export class Session {
   }
 
   #failed(error: unknown): void {
+    const { message = String(error), stack = message } = error as Partial<Error>
     const stopped = this.#stop?.signal.aborted
-    const told = error instanceof NotRecordedError || stopped
-    const known = told
-      ? String((error as Error).message)
-      : explain(error, this.#settings.live)
-    complain(known ?? (error as Error).stack ?? String(error))
+    const isKnown = stopped || error instanceof NotRecordedError
+    complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
     if (!this.live || !process.stdin.isTTY) process.exitCode = stopped ? 130 : 1
   }
 
@@ -211,7 +185,7 @@ export class Session {
   }
 
   #summarize(): void {
-    for (const { name, sums } of this.#lanes.values()) {
+    for (const { name, sums } of this.#lanes.all()) {
       const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
       const tokens = this.#settings.live && `tokens ${sums.input} in, ${sums.output} out`
       print(
@@ -233,22 +207,6 @@ export class Session {
     }
   }
 
-  #replay() {
-    const { recording, workdir } = this.#place
-    return replay({
-      folder: shorten(recording?.folder ?? ''),
-      lanes: recording?.lanes ?? [],
-      workdir,
-      clean: (text) => redact(this.#fold(text)),
-      tell: (line) => print(line, 'yellow'),
-    })
-  }
-
-  #laneOf(messages: MessageParam[]): Lane | undefined {
-    const known = messages.findLast((message) => this.#laneOfMessage.has(message))
-    return known && this.#laneOfMessage.get(known)
-  }
-
   #asking(lane?: Lane): void {
     this.#requests += 1
     const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
@@ -260,9 +218,12 @@ export class Session {
     waitFor(`${lane?.name ?? this.#step} waits for ${this.model}`)
   }
 
-  #answered(lane: Lane | undefined, reply: Message): void {
-    waitFor('')
-    if (lane) this.#replies.set(lane, reply)
+  #interrupt(): void {
+    // One Ctrl+C can arrive twice: from the terminal and from the process that runs this.
+    if (Date.now() - this.#interrupted < 200) return
+    this.#interrupted = Date.now()
+    if (!this.#stop || this.#stop.signal.aborted) process.exit(130)
+    this.#stop.abort(new Error('Stopped by Ctrl+C.'))
   }
 }
 

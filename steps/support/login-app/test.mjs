@@ -19,7 +19,11 @@ const checks = {
   'a session ends by itself'() {
     const session = login('ada', 'correct horse', 0)
     assert(session, 'no session')
-    assert.equal(findSession(session.id, SESSION_MINUTES * 60_000), undefined, 'it is still open')
+    assert.equal(
+      findSession(session.id, SESSION_MINUTES * 60_000),
+      undefined,
+      'it is still open',
+    )
   },
 }
 

@@ -5,7 +5,11 @@ let count = 0
 
 /** Opens a session for a user; times are in milliseconds. */
 export function openSession(name, now) {
-  const session = { id: `session-${++count}`, name, expires: now + SESSION_MINUTES * 60_000 }
+  const session = {
+    id: `session-${++count}`,
+    name,
+    expires: now + SESSION_MINUTES * 60_000,
+  }
   sessions.set(session.id, session)
   return session
 }

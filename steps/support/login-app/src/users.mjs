@@ -3,7 +3,8 @@ import { PASSWORD_LENGTH } from './config.mjs'
 
 const users = new Map()
 
-const hash = (name, password) => createHash('sha256').update(`${name}:${password}`).digest()
+const hash = (name, password) =>
+  createHash('sha256').update(`${name}:${password}`).digest()
 
 /** Adds a user; a password that is too short is an error. */
 export function addUser(name, password) {

@@ -1,0 +1,140 @@
+/** The lanes of a run: which messages array is logged in which file. */
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import type { LaneFile } from './lane-file.ts'
+import {
+  foldPath,
+  type Lane,
+  type LaneHeader,
+  mapStrings,
+  openLane,
+  redact,
+} from './log.ts'
+import { showCalls } from './terminal.ts'
+import { describeTools, type Tool } from './tools.ts'
+
+/** What a lane runs with, beside its messages. */
+export type LaneSettings = {
+  system: string
+  tools: Tool[]
+  workdir: string
+  maxTurns?: number
+  /** The model, where it is not the run's own. */
+  model?: string
+  /** The profile's name. */
+  agent?: string
+}
+
+/** What all lanes of a run have in common. */
+type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
+
+export class Lanes {
+  readonly #common: Common
+  readonly #folder?: string
+  readonly #failed: (error: Error) => void
+  readonly #folds = new Map<string, (text: string) => string>()
+  readonly #lanes = new Map<MessageParam[], Lane>()
+  readonly #laneOf = new WeakMap<MessageParam, Lane>()
+  readonly #replies = new WeakMap<Lane, Message>()
+
+  /** Without a folder nothing is written; `failed` hears of a line that cannot be. */
+  constructor(
+    common: Common,
+    folder: string | undefined,
+    failed: (error: Error) => void,
+  ) {
+    this.#common = common
+    this.#folder = folder
+    this.#failed = failed
+  }
+
+  /** Starts the log of an array, once: `parent` is the first, then come `sub-1`, … */
+  open(messages: MessageParam[], settings: LaneSettings): string {
+    const known = this.#lanes.get(messages)
+    if (known) return known.name
+    const name = this.#lanes.size === 0 ? 'parent' : `sub-${this.#lanes.size}`
+    return this.#add(messages, this.header(name, settings))
+  }
+
+  /** Fills an empty array with a lane that was read back, and goes on writing its file. */
+  reopen(messages: MessageParam[], file: LaneFile): void {
+    messages.push(...file.messages)
+    for (const [array, { name }] of this.#lanes) {
+      if (name === file.name) this.#lanes.delete(array)
+    }
+    this.#add(messages, file.header as LaneHeader, file.messages)
+    for (const message of messages) this.#remember(messages, message)
+  }
+
+  #add(messages: MessageParam[], header: LaneHeader, earlier?: MessageParam[]): string {
+    const path = this.#folder && join(this.#folder, `${header.lane}.log`)
+    const options = { fold: this.fold, failed: this.#failed, earlier }
+    this.#lanes.set(messages, openLane(path, header, options))
+    return header.lane
+  }
+
+  /** Line 1 of a lane with these settings. */
+  header(lane: string, settings: LaneSettings): LaneHeader {
+    const { system, tools, workdir, maxTurns, model, agent } = settings
+    if (!this.#folds.has(workdir)) this.#folds.set(workdir, foldPath(workdir))
+    const live = this.#common.mode === 'live'
+    return {
+      step: this.#common.step,
+      lane,
+      mode: this.#common.mode,
+      model: (live && model) || this.#common.model,
+      ...(this.#common.note && { note: this.#common.note }),
+      ...(agent && { agent }),
+      ...(live && {
+        workdir: createHash('sha256').update(workdir).digest('hex').slice(0, 12),
+      }),
+      system,
+      tools: describeTools(tools),
+      ...(Number.isFinite(maxTurns) && { max_turns: maxTurns }),
+    }
+  }
+
+  /** What is done to every string before it is logged: no paths of this machine. */
+  fold = (text: string) =>
+    [...this.#folds.values()].reduce((out, fold) => fold(out), text)
+
+  /** A value as a lane's file would hold it. */
+  clean<T>(value: T): T {
+    return mapStrings(value, (text) => redact(this.fold(text)))
+  }
+
+  /** Logs a message, just pushed, in the lane of its array. */
+  log(messages: MessageParam[], message: MessageParam): void {
+    const lane = this.#remember(messages, message)
+    const reply = message.role === 'assistant' ? this.#replies.get(lane) : undefined
+    lane.message(message, reply)
+    showCalls(lane.name, message)
+  }
+
+  #remember(messages: MessageParam[], message: MessageParam): Lane {
+    const lane = this.#lanes.get(messages)
+    if (!lane) throw new Error('This array has no log: call session.openLane first.')
+    this.#laneOf.set(message, lane)
+    return lane
+  }
+
+  /** Keeps what a reply says beside its content, until its message is logged. */
+  answered(lane: Lane | undefined, reply: Message): void {
+    if (lane) this.#replies.set(lane, reply)
+  }
+
+  /** The lane that a request's messages belong to, be they in another array. */
+  laneOf(messages: MessageParam[]): Lane | undefined {
+    const known = messages.findLast((message) => this.#laneOf.has(message))
+    return known && this.#laneOf.get(known)
+  }
+
+  sumsOf(messages: MessageParam[]): Lane['sums'] | undefined {
+    return this.#lanes.get(messages)?.sums
+  }
+
+  all(): Lane[] {
+    return [...this.#lanes.values()]
+  }
+}

@@ -214,7 +214,7 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
     const input = checkInput(tool, call.input)
     await onToolCall(tool.name, input, lane)
     const work = tool.run(input, { workdir, signal })
-    // A leaf may ignore the signal; a child ends by it, and how it ended must not be lost.
+    // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
     return tool.name === 'task' ? work : untilStopped(work, signal)
   })
 }

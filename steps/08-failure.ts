@@ -174,7 +174,7 @@ type TaskInput = {
 
 type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns' }
 
-/** How a child ended. `text` is its report if it completed, else the last words it had. */
+/** How a child ended. `text` is its report if it completed, else its last words. */
 type Outcome = {
   text: string
   turns: number
@@ -238,7 +238,7 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
     const input = checkInput(tool, call.input)
     await onToolCall(tool.name, input, lane)
     const work = tool.run(input, { workdir, signal })
-    // A leaf may ignore the signal; a child ends by it, and how it ended must not be lost.
+    // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
     return tool.name === 'task' ? work : untilStopped(work, signal)
   })
 }

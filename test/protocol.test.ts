@@ -248,6 +248,16 @@ const REQUESTS: [name: string, body: unknown, error: string | undefined][] = [
     request(round([use('a', { input: undefined })], [result('a')])),
     'messages.1.content.0.tool_use.input: Field required',
   ],
+  [
+    'a call without id',
+    request(round([use('a', { id: undefined })], [result('a')])),
+    'messages.1.content.0.tool_use.id: Field required',
+  ],
+  [
+    'a call without name',
+    request(round([use('a', { name: undefined })], [result('a')])),
+    'messages.1.content.0.tool_use.name: Field required',
+  ],
   ['an empty input', request(round([use('a', { input: {} })], [result('a')])), undefined],
   [
     'an empty error',
@@ -302,6 +312,7 @@ const REQUESTS: [name: string, body: unknown, error: string | undefined][] = [
     request(hello, { tools: bash }),
     'tools: Input should be a valid array',
   ],
+  ['a tool that is text', tools('bash'), 'tools.0: Input should be an object'],
   ['a tool name twice', tools(bash, task, bash), 'tools: Tool names must be unique.'],
   ['two tools', tools(bash, task), undefined],
   [

@@ -18,7 +18,8 @@ function readStep(name: string): Step {
   return { source, ...parseStep(source) }
 }
 
-const START = /\n\n(?=(?:const|let|type|class|function|async|await|for|if|\/\*\*|\/\/)\s)/
+const START =
+  /\n\n(?=(?:const|let|type|class|function|async|await|session\.\w+|\/\*\*|\/\/)[\s(])/
 
 /** Statements begin at column 0 behind a blank line; the name of one is what it declares. */
 function parseStep(source: string) {

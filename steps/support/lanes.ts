@@ -11,6 +11,7 @@ import {
   openLane,
   redact,
 } from './log.ts'
+import { childrenIn } from './sessions.ts'
 import { showCalls } from './terminal.ts'
 import { describeTools, type Tool } from './tools.ts'
 
@@ -24,6 +25,8 @@ export type LaneSettings = {
   model?: string
   /** The profile's name. */
   agent?: string
+  /** The lane's name, where it was taken before. */
+  lane?: string
 }
 
 /** What all lanes of a run have in common. */
@@ -37,6 +40,7 @@ export class Lanes {
   readonly #lanes = new Map<MessageParam[], Lane>()
   readonly #laneOf = new WeakMap<MessageParam, Lane>()
   readonly #replies = new WeakMap<Lane, Message>()
+  #children = 0
 
   /** Without a folder nothing is written; `failed` hears of a line that cannot be. */
   constructor(
@@ -47,17 +51,25 @@ export class Lanes {
     this.#common = common
     this.#folder = folder
     this.#failed = failed
+    const taken = childrenIn(folder ?? '').map((name) => Number(name.slice(4)))
+    this.#children = Math.max(0, ...taken)
   }
 
   /** Starts the log of an array, once: `parent` is the first, then come `sub-1`, … */
   open(messages: MessageParam[], settings: LaneSettings): string {
     const known = this.#lanes.get(messages)
     if (known) return known.name
-    const name = this.#lanes.size === 0 ? 'parent' : `sub-${this.#lanes.size}`
+    const name = settings.lane ?? (this.#lanes.size === 0 ? 'parent' : this.nextChild())
     return this.#add(messages, this.header(name, settings))
   }
 
-  /** Fills an empty array with a lane that was read back, and goes on writing its file. */
+  /** Takes a name for a child, so that names follow the order of the calls. */
+  nextChild(): string {
+    this.#children += 1
+    return `sub-${this.#children}`
+  }
+
+  /** Fills an empty array with a lane that was read back; its file goes on. */
   reopen(messages: MessageParam[], file: LaneFile): void {
     messages.push(...file.messages)
     for (const [array, { name }] of this.#lanes) {

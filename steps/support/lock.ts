@@ -55,7 +55,8 @@ function locks(path: string): string[] {
 function busy(path: string, file: string): Error {
   const { pid } = read(file) ?? {}
   const who = pid ? `process ${pid}` : 'another process'
-  return new Error(`${basename(path)} is in use by ${who}: wait until it has ended.`)
+  const name = join(basename(dirname(path)), basename(path))
+  return new Error(`${name} is in use by ${who}: wait until it has ended.`)
 }
 
 function read(file: string): { pid: number; start: string } | undefined {

@@ -105,8 +105,8 @@ type LaneOptions = {
 }
 
 /**
- * Opens a lane's file, if there is a path. Every line is written before a call returns, so
- * that a run killed at any moment leaves all that it finished.
+ * Opens a lane's file, if there is a path. Every line is written before a call returns,
+ * so that a run killed at any moment leaves all that it finished.
  */
 export function openLane(
   path: string | undefined,

@@ -22,6 +22,9 @@ export type Place = {
  * @throws {Error} when there is no recording, or another process is in the folder
  */
 export function openPlace(root: string, step: string, settings: Settings): Place {
+  if (settings.continued && step < '09') {
+    throw new Error('--continue comes with step 09: this step starts anew each time.')
+  }
   const place = settings.live
     ? { logs: join(root, 'logs', 'live', `${step}-${timestamp()}`), recording: undefined }
     : offlinePlace(root, step, settings.replay)
@@ -36,8 +39,13 @@ export function openPlace(root: string, step: string, settings: Settings): Place
   if (!existsSync(workdir)) startingFiles(root, step, workdir)
   const opened = { ...place, workdir: realpathSync(workdir) }
   try {
-    return { ...opened, logs: emptyFolder(place.logs, settings.live !== undefined) }
+    const logs = settings.continued
+      ? lastRun(dirname(place.logs), step)
+      : emptyFolder(place.logs, settings.live !== undefined)
+    if (settings.live) lock(join(logs, 'parent.log'))
+    return { ...opened, logs }
   } catch (error) {
+    if (settings.continued) throw error
     return { ...opened, broken: error as Error }
   }
 }
@@ -56,6 +64,15 @@ function offlinePlace(root: string, step: string, replayed?: string) {
   // A replay never writes over what it replays.
   while (join(root, 'logs', name) === realpathSync(folder)) name += '.replay'
   return { logs: join(root, 'logs', name), recording: { folder, lanes } }
+}
+
+function lastRun(folder: string, step: string): string {
+  const names = existsSync(folder) ? readdirSync(folder).sort() : []
+  const last = names.findLast((name) => {
+    return name.startsWith(`${step}-`) && existsSync(join(folder, name, 'parent.log'))
+  })
+  if (last) return join(folder, last)
+  throw new Error(`There is no live run of ${step} to continue.`)
 }
 
 /** Makes a folder without lanes: old ones go, or a new name is found where none may. */

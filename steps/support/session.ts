@@ -4,11 +4,13 @@ import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { createClient, explain } from './client.ts'
+import type { LaneFile } from './lane-file.ts'
 import { type LaneSettings, Lanes } from './lanes.ts'
-import type { Lane } from './log.ts'
+import type { Lane, LaneHeader } from './log.ts'
 import { openPlace, type Place } from './place.ts'
 import { confirm, readPrompts } from './prompts.ts'
 import { NotRecordedError, promptsOf, replay } from './replay.ts'
+import { readBack } from './sessions.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
 import { complain, print, waitFor } from './terminal.ts'
@@ -36,6 +38,8 @@ export class Session {
   readonly workdir: string
   /** Whether a real model is asked. */
   readonly live: boolean
+  /** Whether the last live run goes on (--continue). */
+  readonly continued: boolean
 
   readonly #step: string
   readonly #settings: Settings
@@ -57,6 +61,7 @@ export class Session {
     this.#unlogged = broken
     this.workdir = workdir
     this.live = live !== undefined
+    this.continued = settings.continued
     this.model = live?.model ?? String(first?.model)
     const mode = live ? ('live' as const) : ('offline' as const)
     const common = { step, mode, model: this.model, note: first?.note }
@@ -82,11 +87,40 @@ export class Session {
   }
 
   /**
-   * Starts the log of a messages array, unless it has one: the first is `parent`, then come
-   * `sub-1`, `sub-2`, … Returns the lane's name.
+   * Starts the log of a messages array, unless it has one: the first is `parent`, then
+   * come `sub-1`, `sub-2`, … Returns the lane's name.
    */
   openLane(messages: MessageParam[], settings: LaneSettings): string {
     return this.#lanes.open(messages, settings)
+  }
+
+  /** Line 1 of a lane with these settings, as its file holds it. */
+  header(lane: string, settings: LaneSettings): LaneHeader {
+    return this.#lanes.clean(this.#lanes.header(lane, settings))
+  }
+
+  /**
+   * Reads a lane of this run back from its file.
+   *
+   * @throws {Error} when there is no such lane, or its file is broken
+   */
+  readLane(lane: string): LaneFile {
+    return readBack(this.#place.logs, lane, this.workdir)
+  }
+
+  /** Fills an empty array with a lane that was read back; its file goes on. */
+  reopenLane(messages: MessageParam[], file: LaneFile): void {
+    this.#lanes.reopen(messages, file)
+  }
+
+  /** Does what the run cannot begin without; if it fails, says why and ends the program. */
+  orExit(begin: () => void): void {
+    try {
+      begin()
+    } catch (error) {
+      complain((error as Error).message)
+      process.exit(1)
+    }
   }
 
   /** Writes a message, just pushed, into the log of its array. */
@@ -107,7 +141,7 @@ export class Session {
     return this.#stop.signal
   }
 
-  /** Tokens in and out of an array's requests so far, as the API gave them; none offline. */
+  /** Tokens in and out of an array's requests so far, as the API gave them; 0 offline. */
   usage(messages: MessageParam[]): { input: number; output: number } {
     const { input = 0, output = 0 } = this.#lanes.sumsOf(messages) ?? {}
     return { input, output }

@@ -7,13 +7,16 @@ import { hide } from './log.ts'
 
 const DEFAULT_MODEL = 'claude-sonnet-5-5'
 const USAGE =
-  'Usage: npx tsx steps/NN-name.ts [--live | --offline | --replay FOLDER] [PROMPT]'
+  'Usage: npx tsx steps/NN-name.ts [--live | --offline | --replay FOLDER | --continue]' +
+  ' [PROMPT]'
 
 export type Credential = { name: string; value: string; source: string }
 
 export type Settings = {
   /** The words behind the command; '' when there are none. */
   words: string
+  /** Set with --continue: the last live run goes on. */
+  continued: boolean
   /** The folder named with --replay. */
   replay?: string
   /** Set when the run is live. */
@@ -44,13 +47,17 @@ export function readSettings(root: string, argv: string[]): Settings {
     if (name.startsWith('ANTHROPIC_') && !(usesShell && !file[name]))
       delete process.env[name]
   }
-  const settings: Settings = { words: positionals.join(' ').trim(), notes }
+  const words = positionals.join(' ').trim()
+  const settings: Settings = { words, notes, continued: values.continue === true }
   settings.workdir = file.WORKDIR || shell.WORKDIR || undefined
   const key =
     credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
   for (const name of ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'])
     delete process.env[name]
 
+  if (values.continue && (values.replay || values.offline || !key)) {
+    throw new Error(`--continue goes on with a live run. ${HOW_TO_GO_LIVE}`)
+  }
   if (values.replay !== undefined || values.offline) {
     if (values.live)
       throw new Error(`--live does not go with --offline or --replay. ${USAGE}`)
@@ -86,6 +93,7 @@ function readArguments(argv: string[]) {
     live: { type: 'boolean' },
     offline: { type: 'boolean' },
     replay: { type: 'string' },
+    continue: { type: 'boolean' },
   } as const
   try {
     return parseArgs({ args: argv, options, allowPositionals: true })

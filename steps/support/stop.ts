@@ -4,8 +4,8 @@
 const GRACE_MS = 1000
 
 /**
- * Waits for `work`, but after the signal's abort only GRACE_MS more: a tool may ignore the
- * signal, and its run must end all the same.
+ * Waits for `work`, but after the signal's abort only GRACE_MS more: a tool may ignore
+ * the signal, and its run must end all the same.
  *
  * @throws what `work` throws, or the signal's reason when the wait was given up
  */

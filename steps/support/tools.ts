@@ -165,5 +165,6 @@ export function headAndTail(text: string, most: number): string {
   // A character that the cut goes through is left out, not shown as half of one.
   const decode = (part: Buffer) => part.toString().replace(/^\ufffd+|\ufffd+$/g, '')
   const left = bytes.length - 2 * half
-  return `${decode(bytes.subarray(0, half))}\n[${left} bytes left out]\n${decode(bytes.subarray(-half))}`
+  const [head, tail] = [bytes.subarray(0, half), bytes.subarray(-half)].map(decode)
+  return `${head}\n[${left} bytes left out]\n${tail}`
 }

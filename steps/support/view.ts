@@ -2,8 +2,10 @@
 import { existsSync, readdirSync, realpathSync } from 'node:fs'
 import { join, parse, relative } from 'node:path'
 import process from 'node:process'
+import { labelsOf, renderComparison } from './compare.ts'
 import type { LaneFile, LaneLine } from './lane-file.ts'
 import { callLine, readFolder, requestSizes } from './lane-file.ts'
+import { widthOf, wrap } from './text.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const RECORDED = join(ROOT, 'logs/recorded')
@@ -25,12 +27,12 @@ export function renderFolder(lanes: LaneFile[], width: number, colour = false): 
   const { started, others } = findParts(parent, children)
   const calls = parent.lines.map((line) => blocksOf(line).filter((b) => started.has(b)))
   const room = Math.max(2, Math.floor((width + 3) / (MIN_COLUMN + 3)))
-  const count = Math.min(room, 1 + largest(calls.map(({ length }) => length)))
+  const count = Math.min(room, 1 + Math.max(0, ...calls.map(({ length }) => length)))
   const each = Math.floor((width + 3) / count) - 3
   const lines: string[] = []
   let columns: Cell[][] = [[]]
   const flush = () => {
-    const height = largest(columns.map(({ length }) => length))
+    const height = Math.max(...columns.map(({ length }) => length))
     for (let row = 0; row < height; row++) {
       const cells = columns.map((column) => column[row])
       lines.push(draw(cells, each, colour))
@@ -120,7 +122,7 @@ function cellsOf({ lane, from, to }: Part, width: number, started?: Parts): Cell
       if (block.type !== 'tool_result') return rows(`[${block.type}]`, DIM)
       const text = textOf(block.content as []).trimStart()
       const mark = block.is_error ? '✗ ' : ''
-      return rows(`← ${block.tool_use_id} ${mark}${text}`, mark ? RED : DIM)
+      return rows(`← ${block.tool_use_id} ${mark}${text}`, mark ? RED : DIM, 3)
     })
     const colour = role === 'user' ? GREEN : CYAN
     const [text] = wrap(`${++position} ${role}`, width, 1)
@@ -128,7 +130,8 @@ function cellsOf({ lane, from, to }: Part, width: number, started?: Parts): Cell
   })
   const count = lane.messages.length
   const title = `${lane.name}${from > 0 ? ', resumed' : ''}: ${count} message`
-  const size = `largest request ${number(largest(requestSizes(lane)))} bytes`
+  const largest = requestSizes(lane).at(-1) ?? 0
+  const size = `largest request ${largest.toLocaleString('en-US')} bytes`
   const heading = wrap(`${title}${count === 1 ? '' : 's'}\n${size}`, width, 4)
   return [heading.map((text) => ({ text, colour: BOLD })), ...messages]
 }
@@ -147,141 +150,6 @@ function draw(cells: (Cell | undefined)[], each: number, colour: boolean): strin
     if (column < cells.length - 1) at += gap + edge.length + widthOf(text)
   }
   return line
-}
-
-const SENT = 'bytes of all requests'
-
-/**
- * Two runs lane by lane, in numbers and bars; tokens only where an API counted them. The
- * last line says what it comes to.
- */
-export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): string[] {
-  const labels = labelsOf(a, b)
-  const names = [...new Set([...a, ...b].map(({ name }) => name)), 'all lanes']
-  const rows = names.flatMap((name) =>
-    [a, b].flatMap((run, i) => {
-      const lanes = run.filter((lane) => name === 'all lanes' || name === lane.name)
-      return lanes.length > 0
-        ? { title: `${labels[i]} ${name}`, sums: sumsOf(lanes) }
-        : []
-    }),
-  )
-  const keys = new Set(rows.flatMap(({ sums }) => Object.keys(sums)))
-  const charts = [...keys].flatMap((key) => {
-    const most = largest(rows.map(({ sums }) => sums[key] ?? 0))
-    const digits = number(most).length
-    const unit = Math.max(0, width - digits - 18) / (most || 1)
-    const lines = rows.map(({ title, sums: { [key]: value } }) => {
-      const text = (value === undefined ? '–' : number(value)).padStart(digits)
-      const bar = '█'.repeat(Math.round((value ?? 0) * unit))
-      return `  ${title.padEnd(12)}  ${text}  ${bar}`
-    })
-    return [...[key, ...lines].flatMap((line) => wrap(line, width, 1)), '']
-  })
-  return [...charts, ...wrap(conclusion(a, b), width, 9)]
-}
-
-function conclusion(a: LaneFile[], b: LaneFile[]): string {
-  const [one, two] = labelsOf(a, b)
-  const sent = (lanes: LaneFile[]) => sumsOf(lanes)[SENT]
-  const percent = (x: LaneFile[], y: LaneFile[]) => Math.round((100 * sent(x)) / sent(y))
-  if (sent([a[0]]) === 0) return `${one}'s parent has sent nothing to compare with.`
-  const parents = `${percent([b[0]], [a[0]])} % of what ${one}'s parent sends`
-  return `${two}'s parent sends ${parents}; all lanes together ${percent(b, a)} %.`
-}
-
-/** The sums of some lanes, by their titles. */
-function sumsOf(lanes: LaneFile[]): Record<string, number> {
-  const sizes = lanes.flatMap(requestSizes)
-  const usages = lanes.flatMap(({ lines }) => lines.flatMap(({ usage }) => usage ?? []))
-  const tokens = (field: RegExp) => {
-    const counts = usages.flatMap(Object.entries).filter(([name]) => field.test(name))
-    return total(counts.map(([, count]) => Number(count)))
-  }
-  return {
-    messages: total(lanes.map(({ messages }) => messages.length)),
-    requests: sizes.length,
-    'bytes of the largest request': largest(sizes),
-    [SENT]: total(sizes),
-    ...(usages.length > 0 && { 'tokens in': tokens(/^(cache_\w+_)?input_tokens$/) }),
-    ...(usages.length > 0 && { 'tokens out': tokens(/^output_tokens$/) }),
-  }
-}
-
-/** Short names for two runs: their steps' numbers if these differ, else A and B. */
-function labelsOf(a: LaneFile[], b: LaneFile[]): string[] {
-  const numbers = [a, b].map(([{ header }]) => /^\d+/.exec(header.step)?.[0] ?? '')
-  return new Set(['', ...numbers]).size === 3 ? numbers : ['A', 'B']
-}
-
-const total = (values: number[]) => values.reduce((a, b) => a + b, 0)
-const largest = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0)
-const number = (value: number) => value.toLocaleString('en-US')
-
-// What a terminal makes of characters: some take two columns, some none, some steer it.
-const NONE = /[\p{M}\p{Default_Ignorable_Code_Point}\u1160-\u11ff]/u
-const EMOJI = /\p{Emoji_Presentation}|\ufe0f/u
-const UNSAFE = /[^\P{Cc}\n]|[\p{Cs}\p{Bidi_Control}\xad\u115f\u3164\uffa0]/gu
-const WIDE = [
-  0x1100, 0x1160, 0x2329, 0x232b, 0x2e80, 0x303f, 0x3041, 0xa4d0, 0xa960, 0xa980, 0xac00,
-  0xd7a4, 0xf900, 0xfb00, 0xfe10, 0xfe1a, 0xfe30, 0xfe70, 0xff01, 0xff61, 0xffe0, 0xffe7,
-  0x16fe0, 0x1b300, 0x1f200, 0x1f300, 0x20000, 0x3fffe,
-] // where wide characters begin, end, begin, …
-const SIMPLE = /^[\n -~←→✗]*$/ // one column each, and much quicker
-const segmenter = new Intl.Segmenter('en')
-
-function* segmentsOf(text: string) {
-  if (SIMPLE.test(text)) yield* text
-  else for (const { segment } of segmenter.segment(text)) yield segment
-}
-
-/** How many columns of a terminal the text takes. */
-export function widthOf(text: string): number {
-  return SIMPLE.test(text) ? text.length : total(Array.from(segmentsOf(text), columnsOf))
-}
-
-/** The same for what looks like one character, of however many it is made. */
-function columnsOf(segment: string): number {
-  if (segment.length === 1 && segment <= '~') return 1
-  if (EMOJI.test(segment)) return 2
-  const widths = Array.from(segment, (character) => {
-    const edge = WIDE.findIndex((edge) => (character.codePointAt(0) ?? 0) < edge)
-    return NONE.test(character) ? 0 : edge % 2 === 1 ? 2 : 1
-  })
-  return total(widths)
-}
-
-/** Breaks text into at most `max` lines of `width` columns; `…` stands for the rest. */
-export function wrap(text: string, width: number, max: number): string[] {
-  const limit = 2000 // `max` lines hold less, and a text may be megabytes long
-  const plain = text.slice(0, limit).replace(/\r\n|[\u2028\u2029]/g, '\n')
-  const lines: string[] = []
-  let row = ''
-  let used = 0
-  for (const segment of segmentsOf(`${plain.replace(UNSAFE, standIn)}\n`)) {
-    if (lines.length === max && row.trim()) break
-    used += columnsOf(segment)
-    if (segment !== '\n' && used <= width) {
-      row += segment
-      continue
-    }
-    const space = segment.trim() ? row.lastIndexOf(' ') : row.length
-    const end = space > row.length / 2 ? space : row.length
-    if (row.trim()) lines.push(row.slice(0, end).trimEnd())
-    row = row.slice(end).trimStart() + segment.trim()
-    used = widthOf(row)
-  }
-  if (!row.trim() && text.length <= limit) return lines
-  const last = lines[max - 1] ?? ''
-  const [cut = ''] = widthOf(last) < width ? [last] : wrap(last, width - 1, 2)
-  return [...lines.slice(0, max - 1), `${cut}…`]
-}
-
-/** What steers a terminal becomes something to look at. */
-function standIn(character: string): string {
-  if (character === '\t') return '    '
-  const code = character.charCodeAt(0)
-  return code < 32 ? String.fromCharCode(0x2400 + code) : '\ufffd'
 }
 
 /** Reads the run that a step's number or name, or a path, stands for. */

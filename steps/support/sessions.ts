@@ -1,0 +1,64 @@
+/** A lane's file as a session: what it takes to go on with it. */
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import { type LaneFile, readLane } from './lane-file.ts'
+import { mapStrings } from './log.ts'
+import { requestError } from './protocol.ts'
+
+/**
+ * Reads a lane of this run back. A last line that was torn when its writer died is
+ * dropped from the file; a call that was never answered is left for the caller to answer.
+ *
+ * @throws {Error} when there is no such lane (naming those there are), or when its file
+ * is broken in any other way
+ */
+export function readBack(folder: string, name: string, workdir: string): LaneFile {
+  const names = childrenIn(folder)
+  const path = join(folder, `${name}.log`)
+  if (!existsSync(path) || (name !== 'parent' && !names.includes(name))) {
+    throw new Error(
+      `There is no ${name} in this run, only ${names.join(', ') || 'no child'}.`,
+    )
+  }
+  dropTornLine(path)
+  const file = readLane(path)
+  const messages = mapStrings(file.messages, (text) =>
+    text.replaceAll('<workdir>', workdir),
+  )
+  const reason = brokenHistory(messages)
+  if (reason) throw new Error(`${path} cannot be continued: ${reason}`)
+  return { ...file, messages }
+}
+
+/** The lanes of the children that have a log in this folder. */
+export function childrenIn(folder: string): string[] {
+  const files = existsSync(folder) ? readdirSync(folder) : []
+  return files
+    .filter((name) => /^sub-\d+\.log$/.test(name))
+    .map((name) => name.slice(0, -4))
+}
+
+function dropTornLine(path: string): void {
+  const bytes = readFileSync(path)
+  const end = bytes.lastIndexOf('\n') + 1
+  if (end === bytes.length) return
+  try {
+    JSON.parse(bytes.subarray(end).toString())
+    appendFileSync(path, '\n') // whole, but for its end
+  } catch {
+    truncateSync(path, end)
+  }
+}
+
+function brokenHistory(messages: MessageParam[]): string | undefined {
+  const closed = messages.at(-1)?.role === 'assistant' ? messages.slice(0, -1) : messages
+  const tools = [{ name: 'any', input_schema: { type: 'object' } }]
+  return requestError({ model: 'any', max_tokens: 1, tools, messages: closed })
+}

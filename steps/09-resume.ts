@@ -14,7 +14,8 @@
  *
  * Builds on  08
  * Changes    PARENT_TOOLS, FILES_CHANGED, FIXED, LoopOptions, TaskInput, Outcome,
- *            runSubagent, taskResult, childSettings, readBack, PARENT, session.orExit, session.run
+ *            runSubagent, taskResult, childSettings, readBack, PARENT, session.orExit,
+ *            session.run
  * Run        npx tsx steps/09-resume.ts
  * Log        diff -r logs/recorded/08-failure logs/09-resume
  */
@@ -310,7 +311,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   }
 }
 
-/** What a child runs with: its parent's system prompt and tools, changed by its profile. */
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
 function childSettings(agent: string | undefined, workdir: string) {
   const profile = AGENTS.get(agent ?? '')
   if (agent && !profile) {

@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { after, test } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
+import { renderComparison } from '../steps/support/compare.ts'
 import {
   callLine,
   type LaneFile,
@@ -21,7 +22,8 @@ import {
   readLane,
   requestSizes,
 } from '../steps/support/lane-file.ts'
-import { renderComparison, renderFolder, widthOf, wrap } from '../steps/support/view.ts'
+import { standIns, widthOf, wrap } from '../steps/support/text.ts'
+import { renderFolder } from '../steps/support/view.ts'
 
 const folders: string[] = []
 after(() => {

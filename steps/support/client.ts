@@ -15,11 +15,14 @@ const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
   laneOf: (body: MessageCreateParams) => Lane | undefined
-  /** Called before each request; throws when there have been too many. */
+  /** Called before each request; throws a LimitError when there have been too many. */
   asking: (lane: Lane | undefined) => void
   /** Called with each well-formed reply. */
   answered: (lane: Lane | undefined, reply: Message) => void
 }
+
+/** One prompt has led to as many requests as it may. */
+export class LimitError extends Error {}
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
 export function createClient(
@@ -31,7 +34,7 @@ export function createClient(
       apiKey: 'offline',
       baseURL: 'http://offline.invalid',
       logLevel: 'off',
-      middleware: [observe(watcher), tidy, source],
+      middleware: [observe(watcher), tidy, count(watcher), source],
     })
   }
   const { credential, baseURL } = source as NonNullable<Settings['live']>
@@ -42,16 +45,15 @@ export function createClient(
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
     defaultHeaders: own ? { 'x-api-key': credential.value } : {},
-    middleware: [observe(watcher), tidy],
+    middleware: [observe(watcher), tidy, count(watcher)],
   })
 }
 
 /** Logs every request that gets no reply, so that steps hold no such code. */
-function observe({ laneOf, asking, answered }: Watcher): Middleware {
+function observe({ laneOf, answered }: Watcher): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body)
-    asking(lane)
     try {
       const response = await next(request)
       if (response.ok) answered(lane, await context.parse<Message>(response))
@@ -61,14 +63,24 @@ function observe({ laneOf, asking, answered }: Watcher): Middleware {
       if (request.signal?.aborted) lane?.event('warn', 'no_answer')
       else if (error instanceof ReplyError) {
         lane?.event('error', 'bad_reply', { message: error.message })
+      } else if (error instanceof LimitError) {
+        lane?.event('warn', 'request_limit', { message: error.message })
       } else lane?.event('error', 'no_connection', { message: causeOf(error) })
       throw error
     }
   }
 }
 
+/** Counts what is really sent: a retry and a paused turn's continuation, too. */
+function count({ laneOf, asking }: Watcher): Middleware {
+  return async (request, next, context) => {
+    asking(laneOf(context.options?.body as MessageCreateParams))
+    return next(request)
+  }
+}
+
 async function apiError(response: Response) {
-  const text = await response.text()
+  const text = await bodyOf(response)
   return { status: response.status, error: errorIn(text) ?? { message: firstLine(text) } }
 }
 
@@ -99,7 +111,7 @@ const tidy: Middleware = async (request, next, context) => {
 }
 
 async function json(response: Response): Promise<unknown> {
-  const text = await response.text()
+  const text = await bodyOf(response)
   try {
     return JSON.parse(text)
   } catch {
@@ -108,9 +120,17 @@ async function json(response: Response): Promise<unknown> {
   }
 }
 
+/** A body that breaks off is a lost connection, and the SDK tries again as after one. */
+function bodyOf(response: Response): Promise<string> {
+  return response.text().catch((cause) => {
+    throw new SDK.APIConnectionError({ cause })
+  })
+}
+
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live: Settings['live']): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
+  if (error instanceof LimitError) return error.message
   if (error instanceof ReplyError) return `${error.message}${at}`
   if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`

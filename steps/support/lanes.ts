@@ -25,6 +25,8 @@ export type LaneSettings = {
   model?: string
   /** The profile's name. */
   agent?: string
+  /** The branch of a worktree of its own. */
+  worktree?: string
   /** The lane's name, where it was taken before. */
   lane?: string
 }
@@ -88,7 +90,7 @@ export class Lanes {
 
   /** Line 1 of a lane with these settings. */
   header(lane: string, settings: LaneSettings): LaneHeader {
-    const { system, tools, workdir, maxTurns, model, agent } = settings
+    const { system, tools, workdir, maxTurns, model, agent, worktree } = settings
     if (!this.#folds.has(workdir)) this.#folds.set(workdir, foldPath(workdir))
     const live = this.#common.mode === 'live'
     return {
@@ -98,6 +100,7 @@ export class Lanes {
       model: (live && model) || this.#common.model,
       ...(this.#common.note && { note: this.#common.note }),
       ...(agent && { agent }),
+      ...(worktree && { worktree }),
       ...(live && {
         workdir: createHash('sha256').update(workdir).digest('hex').slice(0, 12),
       }),

@@ -14,6 +14,8 @@ export type LaneHeader = {
   note?: string
   /** The profile's name, from step 09 on. */
   agent?: string
+  /** The branch of the child's own worktree. */
+  worktree?: string
   /** Live: tells one working directory from another, without its path. */
   workdir?: string
   system: string

@@ -4,6 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { type LaneFile, readFolder } from './lane-file.ts'
 import { lock } from './lock.ts'
 import type { Settings } from './settings.ts'
+import { startRepository } from './worktree.ts'
 
 export type Place = {
   logs: string
@@ -34,7 +35,8 @@ export function openPlace(root: string, step: string, settings: Settings): Place
     : join(root, '.workspace', name)
   if (!settings.live) {
     lock(join(root, '.workspace', name))
-    if (!settings.workdir) rmSync(workdir, { recursive: true, force: true })
+    const old = settings.workdir ? [] : [workdir, `${workdir}.worktrees`]
+    for (const folder of old) rmSync(folder, { recursive: true, force: true })
   }
   if (!existsSync(workdir)) startingFiles(root, step, workdir)
   const opened = { ...place, workdir: realpathSync(workdir) }
@@ -50,11 +52,12 @@ export function openPlace(root: string, step: string, settings: Settings): Place
   }
 }
 
-/** From step 05 on the work is done on a small app, which is there from the start. */
+/** From step 05 on there is a small app to work on, from 10 on in a repository. */
 function startingFiles(root: string, step: string, workdir: string): void {
   mkdirSync(workdir, { recursive: true })
   const app = join(root, 'steps', 'support', 'login-app')
   if (step >= '05') cpSync(app, workdir, { recursive: true })
+  if (step >= '10') startRepository(workdir)
 }
 
 function offlinePlace(root: string, step: string, replayed?: string) {

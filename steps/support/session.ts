@@ -94,6 +94,11 @@ export class Session {
     return this.#lanes.open(messages, settings)
   }
 
+  /** Takes the next child's name, before anything of the child is there. */
+  nextLane(): string {
+    return this.#lanes.nextChild()
+  }
+
   /** Line 1 of a lane with these settings, as its file holds it. */
   header(lane: string, settings: LaneSettings): LaneHeader {
     return this.#lanes.clean(this.#lanes.header(lane, settings))

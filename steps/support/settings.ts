@@ -64,7 +64,8 @@ export function readSettings(root: string, argv: string[]): Settings {
     return { ...settings, replay: values.replay }
   }
   if (!key) {
-    if (values.live) throw new Error(`--live needs a key. ${HOW_TO_GO_LIVE}`)
+    const needed = `--live needs a key. ${HOW_TO_GO_LIVE}`
+    if (values.live) throw new Error([...notes, needed].join('\n'))
     const exported = credential(shell, 'the shell')
     if (exported) {
       notes.push(

@@ -1,14 +1,15 @@
 /** Text on a terminal: how wide it is, where it breaks, and what would steer it. */
 
 // What a terminal makes of characters: some take two columns, some none, some steer it.
-const NONE = /[\p{M}\p{Default_Ignorable_Code_Point}\u1160-\u11ff]/u
+const NONE = /[\p{M}\p{Default_Ignorable_Code_Point}\u1160-\u11ff]/gu
 const EMOJI = /\p{Emoji_Presentation}|\ufe0f/u
 const UNSAFE = /[^\P{Cc}\t\n]|[\p{Cs}\p{Bidi_Control}\xad\u115f\u3164\uffa0]/gu
-const WIDE = [
-  0x1100, 0x1160, 0x2329, 0x232b, 0x2e80, 0x303f, 0x3041, 0xa4d0, 0xa960, 0xa980, 0xac00,
-  0xd7a4, 0xf900, 0xfb00, 0xfe10, 0xfe1a, 0xfe30, 0xfe70, 0xff01, 0xff61, 0xffe0, 0xffe7,
-  0x16fe0, 0x1b300, 0x1f200, 0x1f300, 0x20000, 0x3fffe,
-] // where wide characters begin, end, begin, …
+const WIDE = new RegExp(
+  '[\u1100-\u115f\u2329\u232a\u2e80-\u303e\u3041-\ua4cf\ua960-\ua97f\uac00-\ud7a3' +
+    '\uf900-\ufaff\ufe10-\ufe19\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6' +
+    '\u{16fe0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3fffd}]',
+  'gu',
+)
 const SIMPLE = /^[\n -~←→✗]*$/ // one column each, and much quicker
 const segmenter = new Intl.Segmenter('en')
 
@@ -26,11 +27,8 @@ export function widthOf(text: string): number {
 function columnsOf(segment: string): number {
   if (segment.length === 1 && segment <= '~') return 1
   if (EMOJI.test(segment)) return 2
-  const widths = Array.from(segment, (character) => {
-    const edge = WIDE.findIndex((edge) => (character.codePointAt(0) ?? 0) < edge)
-    return NONE.test(character) ? 0 : edge % 2 === 1 ? 2 : 1
-  })
-  return widths.reduce((sum, width) => sum + width, 0)
+  const seen = segment.replace(NONE, '')
+  return [...seen].length + [...seen.matchAll(WIDE)].length
 }
 
 /** Breaks text into at most `max` lines of `width` columns; `…` stands for the rest. */

@@ -25,9 +25,10 @@ type Parts = Map<object, Part>
 export function renderFolder(lanes: LaneFile[], width: number, colour = false): string[] {
   const [parent, ...children] = lanes
   const { started, others } = findParts(parent, children)
-  const calls = parent.lines.map((line) => blocksOf(line).filter((b) => started.has(b)))
+  const isCall = (block: object) => started.has(block)
+  const calls = parent.lines.map((line) => blocksOf(line).filter(isCall).length)
   const room = Math.max(2, Math.floor((width + 3) / (MIN_COLUMN + 3)))
-  const count = Math.min(room, 1 + Math.max(0, ...calls.map(({ length }) => length)))
+  const count = Math.min(room, 1 + Math.max(0, ...calls))
   const each = Math.floor((width + 3) / count) - 3
   const lines: string[] = []
   let columns: Cell[][] = [[]]
@@ -85,16 +86,17 @@ const wholeOf = (lane: LaneFile): Part => ({ lane, from: 0, to: lane.lines.lengt
 /** The text of a user message that holds no tool results. */
 function promptOf(line: LaneLine = {}): string | undefined {
   const isPrompt = line.role === 'user' && blocksOf(line)[0]?.type !== 'tool_result'
-  return isPrompt ? textOf(line.content) : undefined
+  return isPrompt ? textOf(line) : undefined
 }
 
 const blocksOf = ({ content = [] }: LaneLine) =>
   typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content
 
-const textOf = (content: string | { type: string; text?: string }[] = []): string =>
-  typeof content === 'string'
-    ? content
-    : content.map(({ type, text }) => text ?? `[${type}]`).join('\n')
+/** All that a message, or a tool's result, says in words. */
+const textOf = (holder: LaneLine) =>
+  blocksOf(holder)
+    .map((block) => ('text' in block ? block.text : `[${block.type}]`))
+    .join('\n')
 
 /** A child's part, with an edge that is tied to the call on its left. */
 function tied(part: Part, width: number): Cell[] {
@@ -105,24 +107,26 @@ function tied(part: Part, width: number): Cell[] {
 
 /** The lines of the heading, then of each message (number, role, content) and event. */
 function cellsOf({ lane, from, to }: Part, width: number, started?: Parts): Cell[][] {
-  const rows = (text: string, colour = 0, max = 1, part?: Part): Cell[] =>
-    wrap(text, width - 2, max).map((row) => ({ text: `  ${row}`, colour, part }))
+  const rows = (lead: string, text: string, max: number, colour = 0, part?: Part) =>
+    wrap(text, width - 2 - lead.length, max).map((row, i): Cell => {
+      return { text: `  ${i > 0 ? ' '.repeat(lead.length) : lead}${row}`, colour, part }
+    })
   let position = lane.lines.slice(0, from).filter(({ role }) => role).length
   const messages = lane.lines.slice(from, to).map((line) => {
     const { level: _, role, event, status, error, message, ...rest } = line
     if (!role) {
       const more = Object.keys(rest).length > 0 && JSON.stringify(rest)
-      const parts = ['!', event, status, error?.type, error?.message ?? message, more]
-      return rows(parts.filter(Boolean).join(' '), RED, 2)
+      const parts = [event, status, error?.type, error?.message ?? message, more]
+      return rows('! ', parts.filter(Boolean).join(' '), 2, RED)
     }
     const shown = blocksOf(line).flatMap((block) => {
-      if (block.type === 'text') return rows(block.text, 0, 3)
+      if (block.type === 'text') return rows('', block.text, 3)
       const part = started?.get(block)
-      if (block.type === 'tool_use') return rows(`→ ${callLine(block)}`, 0, 1, part)
-      if (block.type !== 'tool_result') return rows(`[${block.type}]`, DIM)
-      const text = textOf(block.content as []).trimStart()
+      if (block.type === 'tool_use') return rows('→ ', callLine(block), 1, 0, part)
+      if (block.type !== 'tool_result') return rows('', `[${block.type}]`, 1, DIM)
+      const text = textOf(block as LaneLine).trimStart()
       const mark = block.is_error ? '✗ ' : ''
-      return rows(`← ${block.tool_use_id} ${mark}${text}`, mark ? RED : DIM, 3)
+      return rows('← ', `${block.tool_use_id} ${mark}${text}`, 3, mark ? RED : DIM)
     })
     const colour = role === 'user' ? GREEN : CYAN
     const [text] = wrap(`${++position} ${role}`, width, 1)
@@ -154,7 +158,7 @@ function draw(cells: (Cell | undefined)[], each: number, colour: boolean): strin
 
 /** Reads the run that a step's number or name, or a path, stands for. */
 function openRun(argument: string) {
-  const number = /^\d\d?$/.test(argument) ? `${argument.padStart(2, '0')}-` : '/'
+  const number = `${argument.padStart(2, '0')}-`
   const step = readdirSync(join(ROOT, 'steps')).find((file) => file.startsWith(number))
   const name = step ? parse(step).name : argument
   const places = [

@@ -1,0 +1,140 @@
+/** A child's own git worktree: made from HEAD, removed when nothing came of it. */
+import { execFile, execFileSync } from 'node:child_process'
+import { existsSync, realpathSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { promisify } from 'node:util'
+import type { Session } from './session.ts'
+
+export type Worktree = { path: string; branch: string }
+
+const run = promisify(execFile)
+let queue: Promise<unknown> = Promise.resolve()
+
+/**
+ * One git command at a time: worktrees share a repository, and its locks. Without the
+ * reader's git variables, in the language that is read here.
+ */
+function git(cwd: string, ...args: string[]): Promise<string> {
+  const result = queue.then(async () => {
+    const { stdout } = await run('git', ['-c', 'core.quotePath=false', ...args], {
+      cwd,
+      env: gitEnvironment(),
+      maxBuffer: 1 << 26,
+    })
+    return stdout.trimEnd()
+  })
+  queue = result.catch(() => {})
+  return result
+}
+
+function gitEnvironment(): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(([name]) => !/^(GIT_|LC_)/i.test(name))
+  return { ...Object.fromEntries(kept), LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' }
+}
+
+/**
+ * Makes a worktree for a lane, on a branch of its own from HEAD, beside the working
+ * directory.
+ *
+ * @throws {Error} when git is not there, the working directory is not the top of a
+ * repository, or there is no commit yet
+ */
+export async function openWorktree(workdir: string, lane: string): Promise<Worktree> {
+  await checkRepository(workdir)
+  const taken = await git(workdir, 'branch', '--list', '--format=%(refname:short)')
+  for (let n = 1; ; n++) {
+    const name = n === 1 ? lane : `${lane}-${n}`
+    const tree = { path: join(`${workdir}.worktrees`, name), branch: `agent/${name}` }
+    if (existsSync(tree.path) || taken.split('\n').includes(tree.branch)) continue
+    await git(workdir, 'worktree', 'add', '-q', '-b', tree.branch, tree.path, 'HEAD')
+    return { ...tree, path: realpathSync(tree.path) }
+  }
+}
+
+async function checkRepository(workdir: string): Promise<void> {
+  const top = await git(workdir, 'rev-parse', '--show-toplevel').catch((error) => {
+    if (error.code === 'ENOENT') throw new Error('worktree needs git, which is not here.')
+    throw new Error('worktree needs a git repository; the working directory is none.')
+  })
+  if (realpathSync(top) !== realpathSync(workdir)) {
+    throw new Error('worktree needs the top of a repository; this is a folder inside one.')
+  }
+  await git(workdir, 'rev-parse', '--verify', '-q', 'HEAD').catch(() => {
+    throw new Error('worktree needs a commit to start from; the repository has none.')
+  })
+}
+
+/** The worktree of a branch, if it is still there. */
+export async function findWorktree(
+  workdir: string,
+  branch: string,
+): Promise<Worktree | undefined> {
+  return (await listWorktrees(workdir)).find((tree) => tree.branch === branch)
+}
+
+/** Names the worktrees that earlier runs have left, killed ones too. */
+export async function tellOfWorktrees(session: Session): Promise<void> {
+  for (const { path, branch } of await listWorktrees(session.workdir)) {
+    session.print(`A worktree is left from an earlier run: ${path}, branch ${branch}`)
+  }
+}
+
+async function listWorktrees(workdir: string): Promise<Worktree[]> {
+  const list = await git(workdir, 'worktree', 'list', '--porcelain').catch(() => '')
+  const trees = list.split('\n\n').map((entry) => ({
+    path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',
+    branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? '',
+  }))
+  return trees.filter(({ path, branch }) => branch.startsWith('agent/') && existsSync(path))
+}
+
+/**
+ * Removes a worktree that its child left clean: no changes, and HEAD where it began.
+ * Returns what the parent should know, in a sentence or two, and whether it was kept.
+ */
+export async function closeWorktree(
+  workdir: string,
+  { path, branch }: Worktree,
+): Promise<{ kept: boolean; told: string }> {
+  const base = await git(workdir, 'merge-base', 'HEAD', branch)
+  const head = await git(path, 'rev-parse', 'HEAD')
+  const dirty = await git(path, 'status', '--porcelain', '--untracked-files=all')
+  if (head === base && dirty === '') {
+    await git(workdir, 'worktree', 'remove', '--force', path)
+    await git(workdir, 'branch', '-q', '-D', branch)
+    return { kept: false, told: 'It changed nothing, so its worktree was removed.' }
+  }
+  const tracked = await git(path, 'diff', '--name-only', base)
+  const fresh = await git(path, 'ls-files', '--others', '--exclude-standard')
+  const files = [...tracked.split('\n'), ...fresh.split('\n')].filter(Boolean).sort()
+  const where = relative(workdir, path).replaceAll('\\', '/')
+  const told = [
+    `Its worktree ${where} on branch ${branch} is kept. Changed: ${files.join(', ')}.`,
+    dirty && `Not all of it is committed: git -C ${where} add -A, then commit.`,
+    `To look: git diff HEAD...${branch}. To take it over: git merge -q ${branch}.`,
+  ]
+  return { kept: true, told: told.filter(Boolean).join(' ') }
+}
+
+/** Makes a folder a repository with one commit; does nothing where there is no git. */
+export function startRepository(folder: string): void {
+  const settings = {
+    'user.name': 'step',
+    'user.email': 'step@example.invalid',
+    'commit.gpgsign': 'false',
+    'core.autocrlf': 'false',
+  }
+  const commands = [
+    ['init', '-q'],
+    ['symbolic-ref', 'HEAD', 'refs/heads/main'],
+    ...Object.entries(settings).map(([name, value]) => ['config', name, value]),
+    ['add', '-A'],
+    ['commit', '-q', '-m', 'start'],
+  ]
+  try {
+    const options = { cwd: folder, env: gitEnvironment(), stdio: 'ignore' } as const
+    for (const args of commands) execFileSync('git', args, options)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}

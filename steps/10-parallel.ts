@@ -7,8 +7,8 @@
  *     user       tool_result, tool_result ◀── report  ◀──  report
  *                in the order of the calls, whoever was faster
  *
- * `worktree: true` gives a child a git worktree on its own branch: what it does is seen by
- * nobody before it is merged. Left clean, it is removed.
+ * `worktree: true` gives a child a git worktree on its own branch: nobody sees what it
+ * does before it is merged. Left clean, it is removed.
  *
  * Builds on  09
  * Changes    PARENT_TOOLS, SYSTEM, RULES, AT_ONCE, RUNNING, TaskInput, Outcome, runTools,

@@ -119,6 +119,13 @@ describe('output and ending', () => {
     await assert.rejects(run(`echo ${'x'.repeat(200_000)}`), { message })
   })
 
+  test('no timer is left when the result has come', async () => {
+    const timers = () => process.getActiveResourcesInfo().filter((x) => x === 'Timeout')
+    const before = timers()
+    await run('echo a')
+    assert.deepEqual(timers(), before)
+  })
+
   test('SHELL names the shell that runs', posix, async () => {
     assert.equal(await run('echo $0'), `${SHELL}\n`)
   })
@@ -256,6 +263,16 @@ describe('the background', { skip: posix.skip }, () => {
     await assertDead()
   })
 
+  test('the id of a group that has ended is not used again', async (t) => {
+    await run('echo hi')
+    const kill = t.mock.method(process, 'kill')
+    stopAll()
+    assert.deepEqual(
+      kill.mock.calls.filter((call) => Number(call.arguments[0]) < 0),
+      [],
+    )
+  })
+
   test('may go on printing, more than a pipe holds', async () => {
     const print = "for (let i = 0; i < 200; i++) fs.writeSync(1, '.'.repeat(9999))"
     const late = `sleep 0.3; ${node(`${print}; fs.writeFileSync('alive', '')`)}`
@@ -356,6 +373,7 @@ describe('the environment', () => {
       fs.writeFileSync(join(workdir, 'naïve 日本.txt'), '')
       assert.equal(await run('ls'), 'naïve 日本.txt\n')
       assert.match(await run('cat nothing; date +%Z'), /No such file or directory\nUTC\n/)
+      assert.equal(await run("printf '日本' | wc -m | tr -d ' '"), '2\n')
     } finally {
       process.env = before
     }

@@ -8,22 +8,19 @@ addUser('ada', 'correct horse')
 
 const checks = {
   'the right password opens a session'() {
-    assert.equal(login('ada', 'correct horse')?.name, 'ada', 'no session')
+    assert(login('ada', 'correct horse')?.name === 'ada', 'no session')
   },
   'a wrong password opens none'() {
-    assert.equal(login('ada', 'wrong horse'), null, 'a session was opened')
+    assert(!login('ada', 'wrong horse'), 'a session was opened')
   },
   'an unknown name opens none'() {
-    assert.equal(login('eve', 'correct horse'), null, 'a session was opened')
+    assert(!login('eve', 'correct horse'), 'a session was opened')
   },
   'a session ends by itself'() {
     const session = login('ada', 'correct horse', 0)
     assert(session, 'no session')
-    assert.equal(
-      findSession(session.id, SESSION_MINUTES * 60_000),
-      undefined,
-      'it is still open',
-    )
+    const later = SESSION_MINUTES * 60_000
+    assert(!findSession(session.id, later), 'it is still open')
   },
 }
 

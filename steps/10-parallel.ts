@@ -261,7 +261,7 @@ async function agentLoop(
   }
 }
 
-/** Tasks run beside each other, other tools in turn; all results in the calls' order. */
+/** Tasks run beside each other, other tools in turn; results in the calls' order. */
 function runTools(
   reply: Message,
   lane: string,
@@ -285,7 +285,7 @@ function runTools(
     before = result
     return result
   })
-  return Promise.all(results) // answerCall never rejects: one failure takes no other along
+  return Promise.all(results) // answerCall never rejects: no failure takes another along
 }
 
 /** Comes before every call; throws the reason why it may not run. */

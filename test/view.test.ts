@@ -198,7 +198,8 @@ test('a child stands opposite its task call, and the result below it', () => {
     '                                       │   现在运行它。',
     '                                       │   → bash node hello.mjs',
     '                                       │ 5 user',
-    '                                       │   ← tool_2 ✗ FAILED…',
+    '                                       │   ← tool_2 ✗ FAILED',
+    '                                       │     second line',
     '                                       │ 6 assistant',
     '                                       │   完成：你好世界程序已经写好，并且通过',
     '                                       └   了它自己的检查，没有留下任何失败。',
@@ -285,7 +286,36 @@ test('a child that fits no call is shown below, by its name', () => {
   assert.equal(lines.at(-1), '  Nobody asked is done')
 })
 
-test('events and blocks of other kinds are told in a line', () => {
+test('of a result three lines are shown, so that a failure below the first is seen', () => {
+  const lines = renderFolder(
+    run({
+      parent: [
+        user(result('tool_1', '\n\nok 1\n\nFAILED 2\n(exit code 1)\n')),
+        user(result('tool_2', 'one\ntwo\nthree\nfour')),
+        user(result('tool_3', 'long '.repeat(12))),
+        user(result('tool_4', '')),
+      ],
+    }),
+    40,
+  )
+  assert.deepEqual(lines.slice(2), [
+    '1 user',
+    '  ← tool_1 ok 1',
+    '    FAILED 2',
+    '    (exit code 1)',
+    '2 user',
+    '  ← tool_2 one',
+    '    two',
+    '    three…',
+    '3 user',
+    '  ← tool_3 long long long long long long',
+    '    long long long long long long',
+    '4 user',
+    '  ← tool_4',
+  ])
+})
+
+test('events and blocks of other kinds are told in a few words', () => {
   const error = { type: 'overloaded_error', message: 'Overloaded' }
   const lines = renderFolder(
     run({
@@ -309,7 +339,8 @@ test('events and blocks of other kinds are told in a line', () => {
     '2 assistant',
     '  [thinking]',
     '3 user',
-    '  ← tool_1 a picture…',
+    '  ← tool_1 a picture',
+    '    [image]',
   ])
 })
 
@@ -364,6 +395,13 @@ test('the width of a text is what a terminal makes of it', () => {
     assert.equal(widthOf(text), width, text)
 })
 
+test('what steers a terminal is shown as something else', () => {
+  assert.equal(standIns('a\tb\r\nc\u2028d'), 'a\tb\nc\nd')
+  assert.equal(standIns('\x1b[31m\x07\r\0'), '␛[31m␇␍␀')
+  assert.equal(standIns('\x9b\x7f\u202e\ud800\xad'), '\ufffd'.repeat(5))
+  assert.equal(standIns('你好 👩‍👩‍👧‍👦 e\u0301'), '你好 👩‍👩‍👧‍👦 e\u0301')
+})
+
 test('a text is broken between words, and what is left out is marked', () => {
   assert.deepEqual(wrap('one two three', 8, 3), ['one two', 'three'])
   assert.deepEqual(wrap('one two three four five', 9, 2), ['one two', 'three…'])
@@ -379,7 +417,8 @@ test('a text is broken between words, and what is left out is marked', () => {
 test('colour changes nothing but the colour', () => {
   const coloured = renderFolder(run(AFTER), 80, true).join('\n')
   const [red, end] = ['\x1b[31m', '\x1b[0m']
-  assert.ok(coloured.includes(`${red}  ← tool_2 ✗ FAILED…${end}`))
+  assert.ok(coloured.includes(`${red}  ← tool_2 ✗ FAILED${end}`))
+  assert.ok(coloured.includes(`${red}    second line${end}`))
   const plain = renderFolder(run(AFTER), 80).join('\n')
   assert.equal(stripVTControlCharacters(coloured), plain)
 })
@@ -505,12 +544,8 @@ test('a number or name means the last offline run, else the recording', async ()
     view([], { support }),
   ])
   const [first, second, blank] = both.out.split('\n')
-  const recording = join(
-    'logs',
-    'recorded',
-    '02-tool-use (the recording, offline, scripted)',
-  )
-  const last = join('logs', '04-subagent (your last offline run, offline, scripted)')
+  const recording = join('logs', 'recorded', '02-tool-use (offline, scripted)')
+  const last = join('logs', '04-subagent (offline, scripted)')
   assert.ok(first.startsWith('02: ') && first.endsWith(recording), both.out + both.err)
   assert.ok(second.startsWith('04: ') && second.endsWith(last), both.out)
   assert.equal(blank, '')

@@ -1,4 +1,4 @@
-/** The bodies of read_file, write_file and edit_file: what they do, and what they refuse. */
+/** The bodies of read_file, write_file and edit_file: what they do and refuse. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
 import * as fs from 'node:fs'

@@ -15,14 +15,14 @@ const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
   laneOf: (body: MessageCreateParams) => Lane | undefined
-  /** Called before each request; throws a LimitError when there have been too many. */
+  /** Called before each request; throws a StoppedError if there were too many. */
   asking: (lane: Lane | undefined) => void
   /** Called with each well-formed reply. */
   answered: (lane: Lane | undefined, reply: Message) => void
 }
 
-/** One prompt has led to as many requests as it may. */
-export class LimitError extends Error {}
+/** Why the work on a prompt was ended early, in one sentence. */
+export class StoppedError extends Error {}
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
 export function createClient(
@@ -63,7 +63,7 @@ function observe({ laneOf, answered }: Watcher): Middleware {
       if (request.signal?.aborted) lane?.event('warn', 'no_answer')
       else if (error instanceof ReplyError) {
         lane?.event('error', 'bad_reply', { message: error.message })
-      } else if (error instanceof LimitError) {
+      } else if (error instanceof StoppedError) {
         lane?.event('warn', 'request_limit', { message: error.message })
       } else lane?.event('error', 'no_connection', { message: causeOf(error) })
       throw error
@@ -130,7 +130,7 @@ function bodyOf(response: Response): Promise<string> {
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live: Settings['live']): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
-  if (error instanceof LimitError) return error.message
+  if (error instanceof StoppedError) return error.message
   if (error instanceof ReplyError) return `${error.message}${at}`
   if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`

@@ -46,17 +46,15 @@ function conclusion(a: LaneFile[], b: LaneFile[]): string {
 function sumsOf(lanes: LaneFile[]): Record<string, number> {
   const sizes = lanes.map(requestSizes)
   const usages = lanes.flatMap(({ lines }) => lines.flatMap(({ usage }) => usage ?? []))
-  const tokens = (field: RegExp) => {
-    const counts = usages.flatMap(Object.entries).filter(([name]) => field.test(name))
-    return total(counts.map(([, count]) => Number(count)))
-  }
+  const counts = usages.flatMap(Object.entries)
+  const tokens = (field: RegExp) =>
+    total(counts.map(([name, count]) => (field.test(name) ? count : 0)))
   return {
     messages: total(lanes.map(({ messages }) => messages.length)),
-    requests: sizes.flat().length,
     'bytes of the largest request': Math.max(...sizes.map((lane) => lane.at(-1) ?? 0)),
     [SENT]: total(sizes.flat()),
-    ...(usages.length > 0 && { 'tokens in': tokens(/^(cache_\w+_)?input_tokens$/) }),
-    ...(usages.length > 0 && { 'tokens out': tokens(/^output_tokens$/) }),
+    ...(counts.length > 0 && { 'tokens in': tokens(/^(cache_\w+_)?input_tokens$/) }),
+    ...(counts.length > 0 && { 'tokens out': tokens(/^output_tokens$/) }),
   }
 }
 

@@ -2,7 +2,7 @@
 import process from 'node:process'
 import { createInterface } from 'node:readline'
 import type { Settings } from './settings.ts'
-import { visible, waitFor } from './terminal.ts'
+import { complain, visible, waitFor } from './terminal.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(
@@ -57,11 +57,20 @@ export async function confirm(text: string): Promise<boolean> {
 async function* pipedLines(patience?: number) {
   const lines = createInterface({ input: process.stdin })
   const timer = patience && setTimeout(() => lines.close(), patience)
-  for await (const line of lines) {
+  try {
+    for await (const line of lines) {
+      clearTimeout(timer)
+      if (line.includes('\ufffd')) {
+        process.exitCode = 1
+        return complain(
+          'Standard input is not UTF-8 text: it ends here. Save it as UTF-8.',
+        )
+      }
+      yield line
+    }
+  } finally {
     clearTimeout(timer)
-    if (line.includes('\ufffd')) throw new Error('standard input is not UTF-8 text')
-    yield line
+    // Its other end may stay open: after q that must not hold the program.
+    process.stdin.destroy()
   }
-  clearTimeout(timer)
-  process.stdin.destroy()
 }

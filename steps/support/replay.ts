@@ -9,10 +9,11 @@ import { type LaneFile, type LaneLine, REQUEST_EVENTS } from './lane-file.ts'
 import { mapStrings, renumberIds } from './log.ts'
 import { ReplyError, requestError } from './protocol.ts'
 import { HOW_TO_GO_LIVE } from './settings.ts'
+import { RunError } from './terminal.ts'
 import { describeTools, type Tool } from './tools.ts'
 
 /** The conversation has left the recording: there is nothing that could answer it. */
-export class NotRecordedError extends Error {}
+export class NotRecordedError extends RunError {}
 
 export type ReplayOptions = {
   /** The recording's folder, as the reader knows it. */

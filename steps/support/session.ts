@@ -9,11 +9,11 @@ import { type LaneSettings, Lanes } from './lanes.ts'
 import type { Lane, LaneHeader } from './log.ts'
 import { openPlace, type Place } from './place.ts'
 import { confirm, readPrompts } from './prompts.ts'
-import { NotRecordedError, promptsOf, replay } from './replay.ts'
+import { promptsOf, replay } from './replay.ts'
 import { readBack } from './sessions.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
-import { complain, print, waitFor } from './terminal.ts'
+import { complain, print, RunError, waitFor } from './terminal.ts'
 
 /**
  * Opens a step, given its `import.meta.filename`. What stands in the way (an option, a
@@ -188,7 +188,7 @@ export class Session {
         const { text, stopReason } = await answer(prompt)
         print(`\n${text}\n`)
         if (stopReason !== 'end_turn')
-          this.#failed(new Error(`The answer ended early: ${stopReason}.`))
+          this.#failed(new RunError(`The answer ended early: ${stopReason}.`))
       } catch (error) {
         this.#failed(error)
         if (this.#stop?.signal.aborted && !process.stdin.isTTY) break
@@ -203,7 +203,7 @@ export class Session {
   #failed(error: unknown): void {
     const { message = String(error), stack = message } = error as Partial<Error>
     const stopped = this.#stop?.signal.aborted
-    const isKnown = stopped || error instanceof NotRecordedError
+    const isKnown = stopped || error instanceof RunError
     complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
     if (!this.live || !process.stdin.isTTY) process.exitCode = stopped ? 130 : 1
   }
@@ -250,7 +250,7 @@ export class Session {
     this.#requests += 1
     const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
     if (this.#requests > limit) {
-      throw new Error(
+      throw new RunError(
         `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`,
       )
     }

@@ -34,7 +34,7 @@ let calls = 0
  */
 export async function bash(
   { command }: ToolInput,
-  { workdir, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
+  { workdir, signal, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
 ): Promise<string> {
   if (command.includes('\0')) throw new Error('command has a NUL character: leave it out')
   if (!fs.statSync(workdir, { throwIfNoEntry: false })?.isDirectory()) {
@@ -49,6 +49,7 @@ export async function bash(
   child.stdout.on('data', output.add)
 
   let early = ''
+  let abort = () => {}
   let timer: NodeJS.Timeout | undefined
   await new Promise<void>((done) => {
     const doneSoon = () => {
@@ -65,10 +66,14 @@ export async function bash(
     const limit = `stopped after ${timeoutMs / 1000} s`
     const advice = 'a command that takes long belongs in the background'
     timer = setTimeout(stop, timeoutMs, `(${limit}: ${advice})`)
+    abort = () => stop('(stopped: the run was stopped)')
+    if (signal?.aborted) abort()
+    signal?.addEventListener('abort', abort, { once: true })
     child.once('exit', doneSoon).once('close', done)
   })
 
   clearTimeout(timer)
+  signal?.removeEventListener('abort', abort)
   child.removeAllListeners().unref()
   // A server left behind may go on printing: that is read and dropped, so that its pipe
   // neither fills nor breaks, and does not keep this process alive.
@@ -132,9 +137,9 @@ const NOISE = new RegExp(
 )
 
 /**
- * This process's environment without secrets, without what its own launch left there (npm,
- * Node), and with what makes output alike on every machine: UTC, and a locale that is
- * UTF-8 but has no language or sorting of its own.
+ * This process's environment without secrets, without what its own launch left there
+ * (npm, Node), and with what makes output alike on every machine: UTC, and a locale that
+ * is UTF-8 but has no language or sorting of its own.
  */
 function environment(workdir: string, mark: string): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
@@ -192,7 +197,7 @@ function collect() {
   return {
     add(chunk: Buffer) {
       total += chunk.length
-      const room = KEEP + 1 - head.length // one more, to see whether a character ends there
+      const room = KEEP + 1 - head.length // one more shows if a character ends there
       if (room > 0) head = Buffer.concat([head, chunk.subarray(0, room)])
       const rest = chunk.subarray(room).subarray(-KEEP)
       if (rest.length > 0) tail = Buffer.concat([tail, rest]).subarray(-KEEP)

@@ -3,6 +3,10 @@ import { stderr, stdout } from 'node:process'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { callLine } from './lane-file.ts'
 import { redact } from './log.ts'
+import { standIns } from './text.ts'
+
+/** An error whose message says it all: no stack trace would help the reader. */
+export class RunError extends Error {}
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36, dim: 2 }
 let status = ''
@@ -15,7 +19,7 @@ stdout.on('error', (error: NodeJS.ErrnoException) => {
   cutOff = true
 })
 
-/** Prints text as whole lines, without secrets and control sequences. */
+/** Prints text as whole lines, made `visible`. */
 export function print(text: string, colour?: keyof typeof COLOURS): void {
   if (cutOff) return
   const shown = colour ? paint(visible(text), colour) : visible(text)
@@ -55,10 +59,9 @@ export function waitFor(what: string): void {
   status = next
 }
 
-/** Text without secrets and control sequences. */
+/** Text without secrets, and with nothing that steers a terminal. */
 export function visible(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
-  return redact(text).replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '')
+  return standIns(redact(text))
 }
 
 function paint(text: string, colour: keyof typeof COLOURS, tty = stdout.isTTY): string {

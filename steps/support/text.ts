@@ -46,7 +46,7 @@ export function wrap(text: string, width: number, max: number): string[] {
       continue
     }
     const space = segment.trim() ? row.lastIndexOf(' ') : row.length
-    const end = space > row.length / 2 ? space : row.length
+    const end = space > row.length / 4 ? space : row.length
     if (row.trim()) lines.push(row.slice(0, end).trimEnd())
     row = row.slice(end).trimStart() + segment.trim()
     used = widthOf(row)

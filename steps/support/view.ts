@@ -161,27 +161,20 @@ function openRun(argument: string) {
   const number = `${argument.padStart(2, '0')}-`
   const step = readdirSync(join(ROOT, 'steps')).find((file) => file.startsWith(number))
   const name = step ? parse(step).name : argument
-  const places = [
-    [join(ROOT, 'logs', name), 'your last offline run, '],
-    [join(RECORDED, name), 'the recording, '],
-    [argument, ''],
-  ]
-  const place = places.find(([folder]) => existsSync(join(folder, 'parent.log')))
-  if (!place) throw new Error(`There is no run ${JSON.stringify(argument)}.\n${usage()}`)
-  const [folder, what] = place
+  const own = [join(ROOT, 'logs', name), join(RECORDED, name)]
+  const places = [...own.map((path) => relative('', path)), argument]
+  const folder = places.find((path) => existsSync(join(path, 'parent.log')))
+  if (!folder) throw new Error(`There is no run ${JSON.stringify(argument)}.\n${usage()}`)
   const lanes = readFolder(folder)
   const { mode, model } = lanes[0].header
-  const path = what ? relative('', folder) : folder
-  return { lanes, where: `${path} (${what}${mode}, ${model})` }
+  return { lanes, where: `${folder} (${mode}, ${model})` }
 }
 
-function usage(): string {
-  const recorded = existsSync(RECORDED) ? readdirSync(RECORDED).sort() : []
-  return `Usage: npm run view 04       one run in columns
+const usage = () => `Usage: npm run view 04       one run in columns
        npm run view 02 04    two runs compared
-A run is a step's number or name, or a folder that holds a parent.log.
-Recorded: ${recorded.join(', ') || 'nothing yet'}`
-}
+A run is a step's number or name (its last offline run, else the recording), or a folder
+that holds a parent.log.
+Recorded: ${readdirSync(RECORDED).sort().join(', ')}`
 
 function main(names: string[]): string[] {
   if (names.length !== 1 && names.length !== 2) throw new Error(usage())

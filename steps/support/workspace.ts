@@ -139,12 +139,12 @@ function realPath(path: string, links = 0): string {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || links > 40) throw error
     const here = join(realPath(dirname(path), links), basename(path))
     if (!fs.lstatSync(here, { throwIfNoEntry: false })?.isSymbolicLink()) return here
-    const to = fs.readlinkSync(here) // not joined by name: `a/..` is elsewhere if a is a link
+    const to = fs.readlinkSync(here) // not `join`: `a/..` is elsewhere if a is a link
     return realPath(isAbsolute(to) ? to : `${dirname(here)}/${to}`, links + 1)
   }
 }
 
-/** A text file: its text, its BOM or '', its size in bytes; of a huge one the beginning. */
+/** A file's text, BOM ('' if none) and size in bytes; of a huge one the beginning. */
 function load(
   path: string,
   workdir: string,
@@ -182,7 +182,7 @@ function save(path: string, workdir: string, content: string): void {
   const target = locate(path, workdir)
   if (/[/\\]$/.test(path)) throw new Error(`${path} names a folder: add a file's name`)
   const old = fileAt(path, target)
-  if (old) fs.closeSync(fs.openSync(target, 'r+')) // may it be written? a rename never asks
+  if (old) fs.closeSync(fs.openSync(target, 'r+')) // a rename would not ask
   fs.mkdirSync(dirname(target), { recursive: true })
   const temp = join(dirname(target), `.${randomUUID()}.tmp`)
   try {

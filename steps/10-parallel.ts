@@ -319,7 +319,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   }
 }
 
-/** The child's own worktree, new or the one it had; undefined if it works beside others. */
+/** The child's own worktree, new or the one it had; undefined if it has none. */
 async function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
   if (!resume) return worktree ? openWorktree(workdir, lane) : undefined
   const branch = session.readLane(resume).header.worktree

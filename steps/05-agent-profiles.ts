@@ -152,13 +152,13 @@ async function agentLoop(
   messages: MessageParam[],
   options: LoopOptions,
 ): Promise<LoopEnd> {
-  const { prompt, system, tools, maxTurns, model = session.model, effort } = options
+  const { prompt, system, tools, maxTurns, effort } = options
   session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   let text = ''
   for (let turn = 1; turn <= maxTurns; turn++) {
     const reply = await session.client.messages.create({
-      model,
+      model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       system,

@@ -173,22 +173,14 @@ async function agentLoop(
   messages: MessageParam[],
   options: LoopOptions,
 ): Promise<LoopEnd> {
-  const {
-    prompt,
-    system,
-    tools,
-    maxTurns,
-    model = session.model,
-    effort,
-    signal,
-  } = options
+  const { prompt, system, tools, maxTurns, effort, signal } = options
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   let text = ''
   for (let turn = 1; turn <= maxTurns; turn++) {
     signal.throwIfAborted()
     const request = {
-      model,
+      model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       system,

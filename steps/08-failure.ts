@@ -195,22 +195,14 @@ async function agentLoop(
   messages: MessageParam[],
   options: LoopOptions,
 ): Promise<LoopEnd> {
-  const {
-    prompt,
-    system,
-    tools,
-    maxTurns,
-    model = session.model,
-    effort,
-    signal,
-  } = options
+  const { prompt, system, tools, maxTurns, effort, signal } = options
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
     const isLast = turn > maxTurns
     const request = {
-      model,
+      model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       ...(isLast && { tool_choice: { type: 'none' as const } }),

@@ -14,8 +14,8 @@
  *
  * Builds on  08
  * Changes    PARENT_TOOLS, FILES_CHANGED, FIXED, LoopOptions, TaskInput, Outcome,
- *            runSubagent, taskResult, childSettings, readBack, PARENT, session.orExit,
- *            session.run
+ *            runSubagent, taskResult, findProfile, childSettings, readBack, PARENT,
+ *            session.orExit, session.run
  * Run        npx tsx steps/09-resume.ts
  * Log        diff -r logs/recorded/08-failure logs/09-resume
  */
@@ -23,7 +23,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { callLine } from './support/lane-file.ts'
 import type { LaneSettings } from './support/lanes.ts'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles, type Profile } from './support/profiles.ts'
 import { openSession } from './support/session.ts'
 import { bash, SHELL } from './support/shell.ts'
 import { untilStopped } from './support/stop.ts'
@@ -207,22 +207,14 @@ async function agentLoop(
   messages: MessageParam[],
   options: LoopOptions,
 ): Promise<LoopEnd> {
-  const {
-    prompt,
-    system,
-    tools,
-    maxTurns,
-    model = session.model,
-    effort,
-    signal,
-  } = options
+  const { prompt, system, tools, maxTurns, effort, signal } = options
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
     const isLast = turn > maxTurns
     const request = {
-      model,
+      model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       ...(isLast && { tool_choice: { type: 'none' as const } }),
@@ -271,8 +263,8 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   const { prompt, agent, resume, workdir, signal } = input
   if (resume && agent)
     throw new Error('A resumed child keeps its agent: leave agent out.')
-  const name = resume ? session.readLane(resume).header.agent : agent
-  const settings = childSettings(name, workdir)
+  const profile = findProfile(resume ? session.readLane(resume).header.agent : agent)
+  const settings = childSettings(profile, workdir)
   const subMessages: MessageParam[] = []
   if (resume) readBack(subMessages, resume, settings)
   const lane = session.openLane(subMessages, settings)
@@ -311,12 +303,14 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   }
 }
 
-/** What a child runs with: its parent's prompt and tools, changed by its profile. */
-function childSettings(agent: string | undefined, workdir: string) {
+function findProfile(agent?: string): Profile | undefined {
   const profile = AGENTS.get(agent ?? '')
-  if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
-  }
+  if (!agent || profile) return profile
+  throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+}
+
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
+function childSettings(profile: Profile | undefined, workdir: string) {
   const { body, tools, model, effort, timeout } = profile ?? {}
   return {
     system: SYSTEM + CHILD_SUFFIX + (body ? `\n\n# Agent profile\n\n${body}` : ''),

@@ -11,8 +11,9 @@
  * does before it is merged. Left clean, it is removed.
  *
  * Builds on  09
- * Changes    PARENT_TOOLS, SYSTEM, RULES, AT_ONCE, RUNNING, TaskInput, Outcome, runTools,
- *            runSubagent, placeOf, runChild, taskResult, childSettings, tellOfWorktrees
+ * Changes    PARENT_TOOLS, SYSTEM, RULES, AT_ONCE, RUNNING, TaskInput, ChildSettings,
+ *            Outcome, runTools, runSubagent, placeOf, runChild, taskResult,
+ *            childSettings, tellOfWorktrees
  * Run        npx tsx steps/10-parallel.ts
  * Log        diff -r logs/recorded/09-resume logs/10-parallel
  */
@@ -26,7 +27,7 @@ import type {
 import { callLine } from './support/lane-file.ts'
 import type { LaneSettings } from './support/lanes.ts'
 import { atMost } from './support/parallel.ts'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles, type Profile } from './support/profiles.ts'
 import { openSession } from './support/session.ts'
 import { bash, SHELL } from './support/shell.ts'
 import { untilStopped } from './support/stop.ts'
@@ -202,6 +203,11 @@ type TaskInput = {
   signal?: AbortSignal
 }
 
+type ChildSettings = ReturnType<typeof childSettings> & {
+  lane: string
+  worktree?: string
+}
+
 type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns' }
 
 /** How a child ended. `text` is its report if it completed, else its last words. */
@@ -227,22 +233,14 @@ async function agentLoop(
   messages: MessageParam[],
   options: LoopOptions,
 ): Promise<LoopEnd> {
-  const {
-    prompt,
-    system,
-    tools,
-    maxTurns,
-    model = session.model,
-    effort,
-    signal,
-  } = options
+  const { prompt, system, tools, maxTurns, effort, signal } = options
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
     const isLast = turn > maxTurns
     const request = {
-      model,
+      model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       ...(isLast && { tool_choice: { type: 'none' as const } }),
@@ -301,19 +299,20 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
 }
 
 async function runSubagent(input: TaskInput): Promise<Outcome> {
-  const { resume, agent, worktree } = input
+  const { resume, agent, worktree, workdir } = input
   if (resume && agent)
     throw new Error('A resumed child keeps its agent: leave agent out.')
   if (resume && worktree) throw new Error('A resumed child keeps its place: no worktree.')
+  // Before anything is made: an unknown agent starts nothing.
+  const profile = findProfile(resume ? session.readLane(resume).header.agent : agent)
   const lane = resume ?? session.nextLane()
   if (RUNNING.has(lane)) throw new Error(`${lane} is still at work: wait for its result.`)
   RUNNING.add(lane)
   try {
     const tree = await placeOf(lane, input)
-    const outcome = await runChild(lane, tree?.path ?? input.workdir, tree?.branch, input)
-    return tree
-      ? { ...outcome, worktree: await closeWorktree(input.workdir, tree) }
-      : outcome
+    const settings = childSettings(profile, tree?.path ?? workdir)
+    const outcome = await runChild({ ...settings, lane, worktree: tree?.branch }, input)
+    return tree ? { ...outcome, worktree: await closeWorktree(workdir, tree) } : outcome
   } finally {
     RUNNING.delete(lane)
   }
@@ -329,15 +328,9 @@ async function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
   return tree
 }
 
-async function runChild(
-  lane: string,
-  workdir: string,
-  worktree: string | undefined,
-  input: TaskInput,
-): Promise<Outcome> {
-  const { prompt, agent, resume, signal } = input
-  const name = resume ? session.readLane(resume).header.agent : agent
-  const settings = { ...childSettings(name, workdir), lane, worktree }
+async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outcome> {
+  const { prompt, resume, signal } = input
+  const { lane } = settings
   const subMessages: MessageParam[] = []
   if (resume) readBack(subMessages, resume, settings)
   session.openLane(subMessages, settings)
@@ -376,12 +369,14 @@ async function runChild(
   }
 }
 
-/** What a child runs with: its parent's prompt and tools, changed by its profile. */
-function childSettings(agent: string | undefined, workdir: string) {
+function findProfile(agent?: string): Profile | undefined {
   const profile = AGENTS.get(agent ?? '')
-  if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
-  }
+  if (!agent || profile) return profile
+  throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+}
+
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
+function childSettings(profile: Profile | undefined, workdir: string) {
   const { body, tools, model, effort, timeout } = profile ?? {}
   return {
     system:

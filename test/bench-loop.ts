@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import Anthropic from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 
-const client = new Anthropic({ apiKey: 'key', baseURL: process.env.BENCH_URL })
+const client = new Anthropic()
 const messages: MessageParam[] = [{ role: 'user', content: 'go' }]
 for (;;) {
   const { content } = await client.messages.create({

@@ -50,11 +50,7 @@ describe('step 04', { concurrency: 4 }, () => {
       mixed: [
         calls(
           { name: 'write_file', input: { path: '../out.txt', content: '' } },
-          task(''),
-          {
-            name: 'bash',
-            input: { command: 'echo on' },
-          },
+          { name: 'bash', input: { command: 'echo on' } },
         ),
         done(),
       ],
@@ -145,10 +141,9 @@ describe('step 04', { concurrency: 4 }, () => {
     )
 
     await t.test('one of several calls fails: each has its result, in order', () => {
-      const [[outside, e1], [blank, e2], [said, e3]] = outputs('mixed')
+      const [[outside, e1], [said, e2]] = outputs('mixed')
       assert.match(outside, /outside/)
-      assert.match(blank, /task\.prompt/)
-      assert.deepEqual([said, e1, e2, e3], ['on', true, true, undefined])
+      assert.deepEqual([said, e1, e2], ['on', true, undefined])
       assert(!existsSync(join(run.root, '.workspace', 'out.txt')))
     })
 
@@ -156,6 +151,17 @@ describe('step 04', { concurrency: 4 }, () => {
       assert.equal(laneOf(run, 'sub-8').messages[0].content, 'child 8')
       assert(!existsSync(join(run.root, logFolder(run), 'sub-9.log')))
     })
+  })
+
+  test('a task with a blank prompt starts nothing', async (t) => {
+    const answers = [calls(task(' '), task('')), text('So.')]
+    const run = await runLive(t, answers, { step: '04-subagent', args: ['Go on.'] })
+    assert.equal(run.requests.length, 2)
+    const told = resultsIn(run.requests[1])
+    for (const { content, is_error } of told) {
+      assert.match(content, /task\.prompt/)
+      assert.equal(is_error, true)
+    }
   })
 
   test('a child that never stops is sent 30 requests, and is not taken for done', async (t) => {

@@ -705,7 +705,7 @@ describe('tidyReply names what it cannot mend', () => {
   })
 })
 
-describe('the server', () => {
+describe('the server', { timeout: 20_000 }, () => {
   const headers = { 'x-api-key': 'key', 'anthropic-version': '2023-06-01' }
   const post = (server: Server, body: unknown, more: Json = {}) =>
     fetch(`${server.url}${more.path ?? '/v1/messages'}`, {
@@ -904,7 +904,7 @@ describe('the server', () => {
   })
 })
 
-describe('a step as a process', { concurrency: true }, () => {
+describe('a step as a process', { concurrency: true, timeout: 20_000 }, () => {
   const write = (root: string, source: string) =>
     writeFileSync(join(root, 'steps', 'probe.ts'), source)
 
@@ -955,13 +955,13 @@ process.exitCode = 3`,
 
   test('is killed when it does not end', async (t) => {
     const root = makeRoot(t)
-    write(root, "console.log('busy')\nsetInterval(() => {}, 1000)")
+    write(root, 'setInterval(() => {}, 1000)')
     const {
       child,
       output,
       result: ended,
     } = startStep({ step: 'probe', root, timeout: 900 })
-    await assert.rejects(output('never'), /probe did not end in 900 ms:\nbusy/)
+    await assert.rejects(output('never'), /probe did not end in 900 ms/)
     await assert.rejects(ended, /did not end/)
     assert.equal(child.killed, true)
   })

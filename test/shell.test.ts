@@ -70,10 +70,13 @@ describe('output and ending', () => {
     const missing = await run('echo a\nno-such-command')
     assert.match(
       missing,
-      /^a\n.*line 2: no-such-command: .*not found\n\(exit code 127\)$/,
+      /^a\n.*(line )?2: no-such-command: .*not found\n\(exit code 127\)$/,
     )
-    assert.match(await run('no-such-command'), /line 1: no-such/)
-    assert.match(await run('echo ('), /line 1: syntax error(?:.|\n)*\(exit code 2\)$/)
+    assert.match(
+      await run('no-such-command'),
+      SHELL === 'sh' ? /1: no-such/ : /line 1: no-such/,
+    )
+    assert.match(await run('echo ('), /(line )?1: syntax error(?:.|\n)*\(exit code 2\)$/i)
     assert.match(await run('-x'), /-x: .*not found/)
   })
 

@@ -6,6 +6,7 @@ import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/m
 import type { Lane } from './log.ts'
 import { ReplyError, tidyReply } from './protocol.ts'
 import type { Settings } from './settings.ts'
+import { RunError } from './terminal.ts'
 
 // Loaded this way the SDK takes half as long; steps need only its types.
 const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
@@ -15,14 +16,11 @@ const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
   laneOf: (body: MessageCreateParams) => Lane | undefined
-  /** Called before each request; throws a StoppedError if there were too many. */
+  /** Called before each request; throws a RunError if there were too many. */
   asking: (lane: Lane | undefined) => void
   /** Called with each well-formed reply. */
   answered: (lane: Lane | undefined, reply: Message) => void
 }
-
-/** Why the work on a prompt was ended early, in one sentence. */
-export class StoppedError extends Error {}
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
 export function createClient(
@@ -63,8 +61,8 @@ function observe({ laneOf, answered }: Watcher): Middleware {
       if (request.signal?.aborted) lane?.event('warn', 'no_answer')
       else if (error instanceof ReplyError) {
         lane?.event('error', 'bad_reply', { message: error.message })
-      } else if (error instanceof StoppedError) {
-        lane?.event('warn', 'request_limit', { message: error.message })
+      } else if (error instanceof RunError) {
+        lane?.event('warn', 'not_sent', { message: error.message })
       } else lane?.event('error', 'no_connection', { message: causeOf(error) })
       throw error
     }
@@ -130,7 +128,6 @@ function bodyOf(response: Response): Promise<string> {
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live: Settings['live']): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
-  if (error instanceof StoppedError) return error.message
   if (error instanceof ReplyError) return `${error.message}${at}`
   if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`

@@ -118,7 +118,7 @@ export class Session {
     this.#lanes.reopen(messages, file)
   }
 
-  /** Does what the run cannot begin without; if it fails, says why and ends the program. */
+  /** Does what a run cannot begin without; if it fails, says why and ends the program. */
   orExit(begin: () => void): void {
     try {
       begin()

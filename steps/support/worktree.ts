@@ -57,7 +57,7 @@ async function checkRepository(workdir: string): Promise<void> {
     throw new Error('worktree needs a git repository; the working directory is none.')
   })
   if (realpathSync(top) !== realpathSync(workdir)) {
-    throw new Error('worktree needs the top of a repository; this is a folder inside one.')
+    throw new Error('worktree needs the top of a repository, not a folder inside one.')
   }
   await git(workdir, 'rev-parse', '--verify', '-q', 'HEAD').catch(() => {
     throw new Error('worktree needs a commit to start from; the repository has none.')
@@ -85,7 +85,7 @@ async function listWorktrees(workdir: string): Promise<Worktree[]> {
     path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',
     branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? '',
   }))
-  return trees.filter(({ path, branch }) => branch.startsWith('agent/') && existsSync(path))
+  return trees.filter(({ path, branch }) => /^agent\//.test(branch) && existsSync(path))
 }
 
 /**

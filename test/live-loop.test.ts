@@ -3,7 +3,15 @@ import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { about, byPrompt, laneOf, logFolder, resultsIn, runLive } from './live.ts'
+import {
+  about,
+  assertReplays,
+  byPrompt,
+  laneOf,
+  logFolder,
+  resultsIn,
+  runLive,
+} from './live.ts'
 import { calls, fail, type Json, reply, text } from './server.ts'
 
 const task = (prompt: unknown, fields: Json = {}) => ({
@@ -151,6 +159,8 @@ describe('step 04', { concurrency: 4 }, () => {
       assert.equal(laneOf(run, 'sub-8').messages[0].content, 'child 8')
       assert(!existsSync(join(run.root, logFolder(run), 'sub-9.log')))
     })
+
+    await t.test('the run can be replayed', () => assertReplays('04-subagent', run))
   })
 
   test('a task with a blank prompt starts nothing', async (t) => {

@@ -233,6 +233,8 @@ describe('replies', { concurrency: 4 }, () => {
       assert.match(run.stdout, /\nHalf a sen\n/)
       assert.equal(logged('cut text')[0].content[0].text, 'Half a sen')
     })
+
+    await t.test('the run can be replayed', () => assertReplays('02-tool-use', run))
   })
 })
 

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import {
   about,
+  assertReplays,
   byPrompt,
   envFile,
   KEY,
@@ -251,6 +252,7 @@ describe('failures', { concurrency: 4 }, () => {
       type: 'rate_limit_error',
       message: 'Slow down',
     })
+    await assertReplays('02-tool-use', run)
   })
 
   test('no server: the run fails, and its log says why', async (t) => {

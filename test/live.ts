@@ -1,7 +1,7 @@
 /** What the live tests share: a step asks the loopback server, its logs are read back. */
 import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import {
   type Answer,
   fail,
@@ -66,6 +66,20 @@ export function logFolder({ stdout }: Pick<StepResult, 'stdout'>): string {
 export const laneOf = (run: StepResult, name = 'parent') =>
   readLane(run.root, join(logFolder(run), `${name}.log`))
 
+/** Replays a live run offline: each lane holds the same messages and events again. */
+export async function assertReplays(step: string, run: StepResult): Promise<void> {
+  const folder = logFolder(run)
+  const again = await runStep({ step, args: ['--replay', folder], root: run.root })
+  assert.doesNotMatch(again.stderr, /\n\s+at /)
+  assert.doesNotMatch(again.stdout, /not your edit/)
+  for (const file of readdirSync(join(run.root, folder))) {
+    const [name] = file.split('.')
+    const [live, offline] = [laneOf(run, name), laneOf(again, name)]
+    assert.deepEqual(offline.messages, live.messages)
+    assert.deepEqual(offline.events, live.events)
+  }
+}
+
 /** A script by prompt: each has its own answers, in order, whoever is asked. */
 export function byPrompt(scripts: Record<string, Answer[]>): Handler {
   const left = new Map(Object.entries(scripts).map(([prompt, all]) => [prompt, [...all]]))
@@ -90,5 +104,3 @@ export const about = (requests: Json[], prompt: string) =>
 /** The tool results in the last message of a request. */
 export const resultsIn = ({ messages }: Json): Json[] =>
   messages.at(-1).content.filter(({ type }: Json) => type === 'tool_result')
-
-export { fileURLToPath, pathToFileURL }

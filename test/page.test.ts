@@ -1,9 +1,17 @@
 /** The page in a real browser: headless Chromium over its DevTools protocol, by a pipe. */
 import assert from 'node:assert/strict'
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { accessSync, constants, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -13,144 +21,892 @@ import type { Readable, Writable } from 'node:stream'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
+import { renderComparison } from '../steps/support/compare.ts'
 import { type LaneFile, readFolder, requestSizes } from '../steps/support/lane-file.ts'
-import { renderComparison } from '../steps/support/view.ts'
 import { currentPage, PAGE } from './page-data.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: the protocol's and the page's own shapes
+type Json = Record<string, any>
 
 const RECORDED = join(dirname(import.meta.dirname), 'logs', 'recorded')
 const html = readFileSync(PAGE, 'utf8')
 const names = readdirSync(RECORDED).sort()
 const runs = new Map(names.map((name) => [name, readFolder(join(RECORDED, name))]))
-const linesOf = (lanes: LaneFile[]) => lanes.reduce((sum, { lines }) => sum + lines.length, 0)
+const countLines = (lanes: LaneFile[]) =>
+  lanes.reduce((sum, { lines }) => sum + lines.length, 0)
 
 test('the page holds the recordings as they are, and the hashes of its own code', () => {
-  assert.equal(currentPage(html), html, 'npm run page brings it up to date')
+  assert(currentPage(html) === html, 'npm run page brings docs/index.html up to date')
 })
 
 test('the page fetches nothing, and makes no markup of text', () => {
   const code = html.replace(/<script type="application\/jsonl"[\s\S]*?<\/script>/g, '')
   assert.doesNotMatch(code, /innerHTML|outerHTML|insertAdjacent|document\.write|eval\(/)
   assert.doesNotMatch(code, /<(link|script|img|iframe)\b[^>]*\b(src|href)="(?!data:)/)
-  const addresses = code.match(/https?:\/\/[^'" ]+/g) ?? []
+  const addresses = code.match(/https?:\/\/[^'" ]+/g)
   assert.deepEqual([...new Set(addresses)], ['http://www.w3.org/2000/svg'])
 })
 
 test('every label is there in English and in Chinese', () => {
   const source = /\nconst WORDS = (\{[\s\S]*?\n\})\n/.exec(html)?.[1]
   const { en, zh } = new Function(`return ${source}`)()
-  // biome-ignore lint/suspicious/noExplicitAny: words are nested as the page likes
-  const shapeOf = (words: any): unknown => {
-    if (typeof words === 'string') return (words.match(/\{\w+\}/g) ?? []).sort()
-    return Object.fromEntries(Object.keys(words).map((key) => [key, shapeOf(words[key])]))
-  }
+  const shapeOf = (words: Json | string): unknown =>
+    typeof words === 'string'
+      ? (words.match(/\{\w+\}/g) ?? []).sort()
+      : Object.entries(words).map(([key, value]) => [key, shapeOf(value)])
   assert.deepEqual(shapeOf(zh), shapeOf(en))
+  assert.doesNotMatch(JSON.stringify(en).replace(en.language, ''), /[\u4e00-\u9fff]/)
 })
 
-const browserPath = findBrowser()
-const skip = browserPath ? false : 'no Chromium: set CHROMIUM_PATH'
+const chromium = findBrowser()
+const skip = chromium ? false : 'there is no Chromium; CHROMIUM_PATH can name one'
 
 describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'page-'))
   let page: Page
 
   before(async () => {
-    page = await openPage(browserPath as string, join(folder, 'profile'))
+    page = await openPage(chromium as string, join(folder, 'profile'))
   })
   after(async () => {
     await page?.close()
-    rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
+    rmSync(folder, { recursive: true, force: true, maxRetries: 9, retryDelay: 50 })
   })
-
-  const fileOf = (name: string, lines: unknown[]) => {
-    const path = join(folder, name)
-    mkdirSync(dirname(path), { recursive: true })
-    const rows = lines.map((it) => (typeof it === 'string' ? it : JSON.stringify(it)))
-    writeFileSync(path, `${rows.join('\n')}\n`)
-    return path
-  }
 
   for (const [name, lanes] of runs) {
     test(`${name}: opens whole, and steps back and forward`, async () => {
+      const count = countLines(lanes)
       await page.open(`#${name}`)
-      const count = linesOf(lanes)
       assert.equal(await page.text('#count'), `${count} / ${count}`)
-      const shown = () => page.evaluate<string[]>(CARDS)
-      const all = await shown()
+      const all = await page.cards()
       for (const { name, messages } of lanes) {
         const own = all.filter((title) => title.startsWith(`${name} `))
-        assert.deepEqual(own, messages.map((_, i) => `${name} ${i + 1}`))
+        const expected = messages.map((_, i) => `${name} ${i + 1}`)
+        assert.deepEqual(own, expected)
       }
-      const walk = (button: string) =>
-        page.evaluate<string[]>(`Array.from({ length: ${count - 1} }, () => {
-          document.getElementById('${button}').click()
-          return document.querySelectorAll('.card').length + document.querySelector(
-            '.card[aria-current] .card-name').textContent
-        })`)
-      const back = await walk('back')
-      assert.deepEqual(await shown(), [`${lanes[0].name} 1`])
-      const forward = await walk('forward')
-      assert.deepEqual(await shown(), all)
+      assert(await page.text('#origin').then((it) => it.includes(lanes[0].header.note)))
+      const back = await page.walk('back', count - 1)
+      assert.deepEqual(await page.cards(), ['parent 1'])
+      const forward = await page.walk('forward', count - 1)
+      assert.deepEqual(await page.cards(), all)
       assert.deepEqual(forward.slice(0, -1).reverse(), back.slice(0, -1))
-      forward.forEach((now, i) => assert(now.startsWith(String(i + 2)), now))
     })
 
-    test(`${name}: plot, table and next requests hold the sizes of the files`, async () => {
-      await page.open(`?behind=#${name}`)
-      const sizes = Object.fromEntries(lanes.map((lane) => [lane.name, requestSizes(lane)]))
-      assert.deepEqual(await page.evaluate(PLOTTED), sizes)
-      const asked = await page.evaluate<Record<string, number[]>>(`{
+    test(`${name}: plot and next requests have the sizes of the files`, async () => {
+      await page.open(`?lang=en&behind=#${name}/1`)
+      assert.deepEqual(await page.plotted(), sizesOf(lanes))
+      // The size of what comes next, at each moment, for those lanes that ask.
+      const asked = await page.evaluate<Record<string, number[]>>(`(() => {
         const asked = {}
-        document.getElementById('first').click()
-        for (let left = ${linesOf(lanes)}; left > 0; left--) {
+        for (let left = ${countLines(lanes)}; left > 0; left--) {
           for (const { dataset } of document.querySelectorAll('.next')) {
-            const sizes = (asked[dataset.lane] ??= [])
-            if (dataset.state === 'asks' && sizes.at(-1) !== Number(dataset.size)) {
-              sizes.push(Number(dataset.size))
-            }
+            asked[dataset.lane] ??= []
+            if (dataset.state === 'asks') asked[dataset.lane].push(Number(dataset.size))
           }
           document.getElementById('forward').click()
         }
-        asked
-      }`)
-      for (const [lane, sizes] of Object.entries(asked)) {
-        // Two requests in a row of the same size: the first one got no reply.
-        const known = requestSizes(lanes.find(({ name }) => name === lane) as LaneFile)
-        assert.deepEqual(sizes, known.filter((size, i) => size !== known[i - 1]))
-      }
+        return asked
+      })()`)
+      const distinct = (sizes: Record<string, number[]>) =>
+        Object.entries(sizes).map(([lane, all]) => [lane, [...new Set(all)]])
+      assert.deepEqual(distinct(asked), distinct(sizesOf(lanes)))
     })
   }
 
-  test('two runs compared: the table holds the numbers of npm run view 02 04', async () => {
-    const pair = ['02-tool-use', '04-subagent'].map((name) => runs.get(name) ?? [])
-    const lines = renderComparison(pair[0], pair[1], 120)
-    const seen = new Map<string, string[]>()
-    for (const line of lines) {
-      const [, title, value] = /^ {2}(0\d \S+(?: lanes)?) +([\d,]+) /.exec(line) ?? []
-      if (title) seen.set(title, [...(seen.get(title) ?? []), value])
-    }
+  test('the parent up to the call, then the child, then the parent', async () => {
+    await page.open('#04-subagent')
+    const cards = await page.walk('back', 17)
+    const order = cards.reverse().map((title) => title.replace(/ \d+$/, ''))
+    assert.deepEqual(order, [
+      'parent',
+      'parent',
+      ...Array(12).fill('sub-1'),
+      'parent',
+      'parent',
+      'parent',
+    ])
+    assert.equal(await page.text('#moment'), 'parent 1, user: the prompt')
+  })
+
+  test('compared with step 02: the numbers are those of npm run view 02 04', async () => {
+    const [before, now] = ['02-tool-use', '04-subagent'].map(
+      (name) => runs.get(name) ?? [],
+    )
+    const lines = renderComparison(before, now, 120)
+    const told = (title: string) =>
+      lines.flatMap(
+        (line) =>
+          (line.startsWith(`  ${title} `) ? line.match(/\d[\d,]+|\d/g)?.at(-1) : []) ??
+          [],
+      )
     await page.open('#04-subagent')
     const rows = await page.evaluate<string[][]>(
       `Array.from(document.querySelectorAll('tbody tr'), ({ children }) =>
-        Array.from(children, ({ textContent }) => textContent))`,
+        Array.from(children, (cell) => cell.textContent))`,
     )
-    assert.equal(rows.length, 4)
-    for (const [title, messages, requests, largest, all] of rows) {
-      const short = title.replace(/-\S+/, '')
-      assert.deepEqual([messages, requests, largest, all], withRequests(seen.get(short)))
+    assert.deepEqual(
+      rows.map(([title]) => title),
+      [
+        '04-subagent parent',
+        '04-subagent sub-1',
+        '04-subagent all lanes',
+        '02-tool-use parent',
+      ],
+    )
+    for (const [title, messages, , largest, all] of rows) {
+      assert.deepEqual([messages, largest, all], told(title.replace(/-\S+/, '')))
     }
-    const [a, b] = lines.join(' ').match(/\d+ %/g)?.slice(-2) ?? []
-    assert.match(await page.text('#numbers'), new RegExp(`${a}.*; .* ${b}`))
+    const shares = lines.join(' ').match(/\d+ %/g)
+    assert.deepEqual((await page.text('#numbers')).match(/\d+ %/g), shares)
+    assert.equal(await page.count('.plot .behind .dot'), requestSizes(before[0]).length)
+  })
 
-    function withRequests(values: string[] = []) {
-      return values.length === 4 ? values : [values[0], values[1], ...values.slice(2)]
+  test('the sentence says what a subagent keeps to itself, and what comes back', async () => {
+    const [parent, child] = runs.get('04-subagent') ?? []
+    const [before] = runs.get('02-tool-use') ?? []
+    const sum = (lane: LaneFile) => requestSizes(lane).reduce((a, b) => a + b)
+    const [{ content }] = parent.messages[2].content as Json[]
+    await page.open('#04-subagent')
+    const said = (await page.text('#sum')).replaceAll(',', '')
+    const numbers = [child.messages.length, requestSizes(child).at(-1), content.length]
+    assert.match(
+      said,
+      new RegExp([...numbers, sum(parent), sum(before)].join('\\b.*\\b')),
+    )
+  })
+
+  test('an address opens a moment, and each step writes one', async () => {
+    await page.open('#04-subagent/7')
+    assert.equal(await page.text('[aria-current=step] .card-name'), 'sub-1 5')
+    assert.equal(await page.text('#count'), '7 / 18')
+    await page.key('ArrowRight')
+    await page.key('ArrowRight')
+    await page.key('ArrowLeft')
+    assert.equal(await page.text('#moment'), 'sub-1 6, assistant: calls bash')
+    await sleep(200)
+    assert.equal(await page.evaluate('location.hash'), '#04-subagent/8')
+    await page.evaluate(`location.hash = '#02-tool-use/3'`)
+    assert.equal(await page.text('[aria-current=page]'), '02-tool-use')
+    assert.equal(await page.text('#count'), '3 / 12')
+    await page.open('#04-subagent/999')
+    assert.equal(await page.text('#count'), '18 / 18')
+    await page.open('#no%20such/1')
+    assert.match(await page.text('#notices'), /There is no run “no such” here/)
+  })
+
+  test('one switch between English and Chinese, kept in the address', async () => {
+    await page.open('?lang=zh#04-subagent/15')
+    assert.equal(await page.evaluate('document.documentElement.lang'), 'zh-Hans')
+    assert.equal(await page.text('#moment'), 'parent 3, user: 从 sub-1 回来的内容')
+    await page.evaluate(`document.getElementById('language').click()`)
+    assert.equal(await page.text('h1'), 'Two histories, side by side')
+    assert.equal(await page.text('#count'), '15 / 18')
+    await sleep(200)
+    const address = await page.evaluate<string>('location.search + location.hash')
+    assert.equal(address, '?lang=en#04-subagent/15')
+  })
+
+  test('play goes on by itself, and stops at the end', async () => {
+    await page.open('#04-subagent/17')
+    await page.key(' ')
+    assert.equal(await page.attribute('#play', 'aria-label'), 'Pause')
+    await sleep(1500)
+    assert.equal(await page.text('#count'), '18 / 18')
+    assert.equal(await page.attribute('#play', 'aria-label'), 'Play')
+  })
+
+  test('a press on the plot goes to that moment, and so does the slider', async () => {
+    await page.open('#04-subagent/1')
+    const [x, y] = await page.centreOf('.plot > .dot[data-lane="sub-1"]')
+    const button = { button: 'left', buttons: 1, clickCount: 1, x, y }
+    await page.send('Input.dispatchMouseEvent', { type: 'mousePressed', ...button })
+    await page.send('Input.dispatchMouseEvent', { type: 'mouseReleased', ...button })
+    assert.equal(await page.text('[aria-current=step] .card-name'), 'sub-1 2')
+    await page.evaluate(`document.getElementById('slider').focus()`)
+    await page.key('ArrowRight')
+    assert.equal(await page.text('[aria-current=step] .card-name'), 'sub-1 3')
+  })
+
+  test('a line leads from the call to the child, and from its last text to the result', async () => {
+    await page.open('#04-subagent')
+    const ends = await page.evaluate<Json[]>(`Array.from(
+      document.querySelectorAll('.link'),
+      (path) => {
+        const origin = document.getElementById('stage').getBoundingClientRect()
+        const at = (length) => {
+          const { x, y } = path.getPointAtLength(length)
+          return { x: x + origin.x, y: y + origin.y }
+        }
+        return { kind: path.getAttribute('class'), from: at(0), to: at(1e9) }
+      },
+    )`)
+    const [call, text, result] = await Promise.all(
+      ['#m2', '#m14', '#m15'].map(page.boxOf),
+    )
+    const head = await page.boxOf('.child .lane-head')
+    const [out, back] = ends
+    assert.deepEqual(
+      ends.map(({ kind }) => kind),
+      ['link', 'link back'],
+    )
+    const isNear = (a: number, b: number) =>
+      assert(Math.abs(a - b) < 12, `${a}, not ${b}`)
+    isNear(out.from.x, call.right)
+    isNear(out.to.x, head.left)
+    isNear(out.to.y, head.top + 12)
+    isNear(back.from.y, text.bottom)
+    isNear(back.to.x, result.right)
+    assert(back.to.y > result.top && back.to.y < result.bottom)
+    assert(head.left > call.right && Math.abs(head.top - call.top) < 3, 'opposite')
+    assert(result.top > text.bottom, 'below')
+  })
+
+  test('an outcome that is not completed looks different', async () => {
+    for (const [name, lanes] of runs) {
+      const failed = outcomesOf(lanes[0]).filter(({ is_error }) => is_error).length
+      await page.open(`#${name}`)
+      assert.equal(await page.count('.outcome'), outcomesOf(lanes[0]).length, name)
+      assert.equal(await page.count('.outcome.failed .tag'), failed, name)
     }
+    await page.open('#08-failure')
+    assert.equal(await page.count('.link.back.failed'), 1)
+    const style = (selector: string) =>
+      page.evaluate(`getComputedStyle(document.querySelector('${selector}')).borderStyle`)
+    assert.equal(await style('.outcome.failed'), 'dashed')
+    await page.open('#04-subagent')
+    assert.equal(await style('.outcome'), 'solid')
+    assert.equal(await page.count('.failed'), 0)
+  })
+
+  describe('dropped logs', () => {
+    const write = (path: string, lines: unknown[]) => {
+      const file = join(folder, path)
+      mkdirSync(dirname(file), { recursive: true })
+      const rows = lines.map((it) => (typeof it === 'string' ? it : JSON.stringify(it)))
+      writeFileSync(file, `${rows.join('\n')}\n`)
+      return file
+    }
+
+    test('children at once, side by side; one resumed; events; tokens', async () => {
+      const files = parallelRun(write)
+      await page.open('')
+      await page.drop(files)
+      const lanes = readFolder(dirname(files[0]))
+      assert.match(
+        await page.text('#notices'),
+        /^Opened 10-at-once \(dropped\): parent, sub-1, sub-2, sub-10\.$/,
+      )
+      assert.deepEqual(await page.plotted(), sizesOf(lanes))
+      assert.deepEqual(await page.cards(), [
+        'parent 1',
+        'parent 2',
+        'sub-1 1',
+        'sub-1 2',
+        'sub-1 3',
+        'sub-1 4',
+        'sub-2 1',
+        'sub-2 2',
+        'sub-10 1',
+        'sub-10',
+        'parent 3',
+        'parent 4',
+        'sub-2 3',
+        'sub-2',
+        'sub-2 4',
+        'parent 5',
+        'parent 6',
+      ])
+      const walked = await page.walk('back', 16)
+      assert.deepEqual(walked.slice(6, 14).reverse(), [
+        'sub-1 1',
+        'sub-2 1',
+        'sub-10 1',
+        'sub-1 2',
+        'sub-2 2',
+        'sub-10',
+        'sub-1 3',
+        'sub-1 4',
+      ])
+      await page.walk('forward', 16)
+      const tops = await Promise.all(
+        [1, 2, 3].map((n) => page.boxOf(`.child:nth-child(${n})`)),
+      )
+      assert.equal(new Set(tops.map(({ top }) => top)).size, 1)
+      assert.equal(await page.count('.outcome'), 4)
+      assert.equal(await page.count('.outcome.failed'), 1)
+      assert.equal(await page.count('.card.event'), 2)
+      assert.match(await page.text('#numbers'), /tokens in/)
+      assert.match(await page.text('#stage'), /sub-2 · resumed: /)
+      assert.match(await page.text('.card.event'), /no_answer/)
+    })
+
+    test('a folder, and the files that are opened by hand', async () => {
+      await page.open('')
+      await page.drop([join(RECORDED, '04-subagent')])
+      assert.match(
+        await page.text('#notices'),
+        /Opened 04-subagent \(dropped\): parent, sub-1/,
+      )
+      await page.choose([join(RECORDED, '02-tool-use', 'parent.log')])
+      assert.match(
+        await page.text('#notices'),
+        /Opened 02-tool-use \(dropped\): parent\./,
+      )
+      assert.deepEqual(await page.plotted(), sizesOf(runs.get('02-tool-use') ?? []))
+      await page.drop([join(RECORDED, '04-subagent', 'sub-1.log')])
+      assert.equal(await page.text('#count'), '12 / 12')
+    })
+
+    test('what is no log is refused in words, and the page goes on', async () => {
+      const files = [
+        write('note.txt', ['hello']),
+        write('other.log', ['{"role":"user","content":"no header"}']),
+        write('empty.log', []),
+        write('good.log', [header('parent', 'good'), user('hello')]),
+      ]
+      writeFileSync(
+        join(folder, 'picture.png'),
+        Buffer.from([0x89, 0x50, 0, 255, 10, 13]),
+      )
+      await page.open('#04-subagent/3')
+      await page.drop(files.slice(0, 3).concat(join(folder, 'picture.png')))
+      const said = (await page.text('#notices')).split('\n')
+      assert.equal(said.length, 4)
+      for (const name of ['note.txt', 'other.log', 'picture.png']) {
+        assert(
+          said.some((line) => line.startsWith(`${name} is no log: its first line`)),
+          name,
+        )
+      }
+      assert(said.includes('empty.log is empty: that is no log.'))
+      assert.equal(await page.text('#count'), '3 / 18')
+      await page.drop(files)
+      assert.equal(await page.text('[aria-current=page]'), 'good (dropped)')
+      assert.equal((await page.text('#notices')).split('\n').length, 4)
+    })
+
+    test('a broken one is shown as far as it goes', async () => {
+      const deep = `{"event":"deep","of":${'['.repeat(50_000)}${']'.repeat(50_000)}}`
+      const lines = [header('parent', 'broken'), user('one'), '{"torn', '', 'null', deep]
+      await page.open('')
+      await page.drop([write('broken.log', [...lines, user('二'), '{"role":"assist'])])
+      assert.match(await page.text('#notices'), /Broken lines in broken\.log: 3\./)
+      assert.deepEqual(await page.cards(), [
+        'parent 1',
+        'parent',
+        'parent',
+        'parent',
+        'parent 2',
+        'parent',
+      ])
+      assert.equal(await page.count('.card.broken'), 3)
+      assert.match(await page.text('.card.broken'), /Line 3 is neither a message nor/)
+    })
+
+    test('a hostile one stays text', async () => {
+      await page.open('')
+      const evil = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
+      await page.drop(hostileRun(write, evil))
+      assert((await page.text('#stage')).includes(evil))
+      for (const field of ['#origin', '#runs', '#notices', '#numbers', '#legend']) {
+        assert((await page.text(field)).includes('<img src=x'), field)
+      }
+      await page.walk('back', 5)
+      await page.walk('forward', 5)
+      const made =
+        '#stage img, #stage script, main script, [onerror], [href^="javascript"]'
+      assert.equal(await page.count(made), 0)
+      assert.equal(await page.evaluate('window.ran'), undefined)
+      assert.equal(await page.evaluate('Object.prototype.polluted'), undefined)
+      const forbidden = await page.evaluate(`(() => {
+        try {
+          document.body.insertAdjacentHTML('beforeend', '<b></b>')
+        } catch (error) {
+          return error.name
+        }
+      })()`)
+      assert.equal(forbidden, 'TypeError', 'markup is refused, whoever makes it')
+      page.forget(/TrustedHTML/)
+    })
+
+    test('10,000 messages stay usable', async () => {
+      const lines: unknown[] = [header('parent', 'huge'), user('go')]
+      for (let i = 1; i < 5000; i++) {
+        lines.push(assistant(call(`t${i}`, 'bash', { command: `echo ${i}` })))
+        lines.push(user([result(`t${i}`, `line ${i}\n`.repeat(i % 90))]))
+      }
+      lines.push(assistant({ type: 'text', text: 'x'.repeat(3_000_000) }))
+      await page.open('')
+      const start = performance.now()
+      await page.drop([write('huge.log', lines)])
+      assert.equal(await page.text('#count'), '10,000 / 10,000')
+      assert(
+        performance.now() - start < 4000,
+        `opened in ${performance.now() - start} ms`,
+      )
+      const times = await page.evaluate<
+        number[]
+      >(`['back', 'back', 'first', 'forward', 'last', 'back'].map((id) => {
+        const start = performance.now()
+        document.getElementById(id).click()
+        document.body.offsetHeight
+        return performance.now() - start
+      })`)
+      assert(Math.max(...times) < 400, `steps took ${times.map(Math.round)} ms`)
+      assert(
+        await page
+          .evaluate<number>(`document.querySelectorAll('*').length`)
+          .then((n) => n < 8000),
+      )
+      await page.evaluate(`document.getElementById('earlier').click()`)
+      assert.equal((await page.cards()).length, 300)
+    })
+  })
+
+  test('no scrolling sideways from 360 px on; the panel stays in sight where it is wide', async () => {
+    for (const [width, height] of [
+      [360, 740],
+      [768, 1024],
+      [1280, 800],
+      [1920, 1080],
+    ]) {
+      await page.resize(width, height)
+      for (const name of ['04-subagent/15', '10-parallel', '03-todo-write']) {
+        await page.open(`#${name}`)
+        const wide = await page.evaluate<number>('document.documentElement.scrollWidth')
+        assert(wide <= width, `${name} is ${wide} px wide at ${width} px`)
+      }
+      await page.open('#04-subagent/15')
+      const { top, bottom } = await page.boxOf('#m15')
+      const player = await page.boxOf('.player')
+      const panel = await page.boxOf('#panel')
+      assert(bottom <= player.top + 1, 'the moment is above the player')
+      assert(top >= (width > 859 ? panel.bottom : 0), 'and below the panel')
+    }
+    await page.resize(1280, 900)
+  })
+
+  test('dark and light, and no motion for those who ask for none', async () => {
+    const colours = []
+    for (const scheme of ['light', 'dark']) {
+      await page.prefer('prefers-color-scheme', scheme)
+      await page.open('#04-subagent/5')
+      const [text, paper] = await page.evaluate<string[]>(`(() => {
+        const { color, backgroundColor } = getComputedStyle(document.body)
+        return [color, backgroundColor]
+      })()`)
+      colours.push(paper)
+      assert(contrast(text, paper) > 7, `${text} on ${paper}`)
+    }
+    assert.notEqual(colours[0], colours[1])
+    const animation = `getComputedStyle(document.querySelector('[aria-current=step]')).animationName`
+    assert.equal(await page.evaluate(animation), 'appear')
+    await page.prefer('prefers-reduced-motion', 'reduce')
+    assert.equal(await page.evaluate(animation), 'none')
+    await page.prefer('', '')
+  })
+
+  test('keys and a screen reader reach everything by name', async () => {
+    await page.open('#04-subagent/7')
+    const { nodes } = await page.send('Accessibility.getFullAXTree')
+    const roles = ['button', 'link', 'slider', 'combobox', 'img', 'heading']
+    const named = nodes.filter(
+      (node: Json) => !node.ignored && roles.includes(node.role.value),
+    )
+    for (const { role, name } of named)
+      assert(name.value.trim(), `a ${role.value} without a name`)
+    const has = (role: string, name: string) =>
+      assert(
+        named.some((it: Json) => it.role.value === role && it.name.value === name),
+        name,
+      )
+    has('button', 'One message forward')
+    has('slider', 'Moment of the run')
+    has('combobox', 'compared with')
+    assert.equal(await page.attribute('#moment', 'aria-live'), 'polite')
+    assert.equal(await page.attribute('#slider', 'aria-valuetext'), 'message 7 of 18')
+    await page.key('Tab')
+    await page.key('Tab')
+    const outline = await page.evaluate(
+      'getComputedStyle(document.activeElement).outlineStyle',
+    )
+    assert.equal(outline, 'solid')
+  })
+
+  test('from a static host it is one file', async () => {
+    const asked: string[] = []
+    const server = createServer(({ url = '' }, response) => {
+      asked.push(url)
+      response.setHeader('content-type', 'text/html')
+      response.end(html)
+    })
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    const { port } = server.address() as AddressInfo
+    await page.go(`http://127.0.0.1:${port}/docs/#04-subagent/7`)
+    assert.equal(await page.text('#count'), '7 / 18')
+    await page.drop([join(RECORDED, '04-subagent')])
+    assert.match(await page.text('#notices'), /Opened 04-subagent/)
+    assert.deepEqual(asked, ['/docs/'])
+    server.close()
+    server.closeAllConnections()
+  })
+
+  test('no request left the page in all this, and nothing was wrong on the console', () => {
+    assert.deepEqual(
+      page.requests().filter((url) => !/^(file|data|http:\/\/127)/.test(url)),
+      [],
+    )
+    const files = page.requests().filter((url) => url.startsWith('file:'))
+    assert.deepEqual(
+      [...new Set(files.map((url) => url.replace(/[?#].*/, '')))],
+      [pathToFileURL(PAGE).href],
+    )
+    assert.deepEqual(page.errors(), [])
   })
 })
 
-const CARDS = `Array.from(document.querySelectorAll('.card-name'), (it) => it.textContent)`
-const PLOTTED = `Object.fromEntries(Array.from(document.querySelectorAll('.next'), (lane) => [
-  lane.dataset.lane,
-  Array.from(document.querySelectorAll('.plot > .dot'))
-    .filter(({ dataset }) => dataset.lane === lane.dataset.lane)
-    .map(({ dataset }) => Number(dataset.size)),
-]))`
+const sizesOf = (lanes: LaneFile[]) =>
+  Object.fromEntries(lanes.map((lane) => [lane.name, requestSizes(lane)]))
+
+/** The results of a parent's task calls. */
+function outcomesOf({ messages }: LaneFile): Json[] {
+  const blocks = messages.flatMap(({ content }) => content as Json[])
+  const isTask = (id: string) =>
+    blocks.some(
+      (block) => block.type === 'tool_use' && block.name === 'task' && block.id === id,
+    )
+  return blocks.filter(
+    (block) => block.type === 'tool_result' && isTask(block.tool_use_id),
+  )
+}
+
+/** The contrast of two colours (`rgb(1, 2, 3)`), from 1 to 21, as WCAG counts it. */
+function contrast(...colours: string[]): number {
+  const lights = colours.map((colour) => {
+    const [r, g, b] = (colour.match(/\d+/g) ?? []).map((part) => {
+      const c = Number(part) / 255
+      return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4
+    })
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  })
+  return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05)
+}
+
+/* Lines of lanes, and runs made of them. */
+
+type Write = (path: string, lines: unknown[]) => string
+const header = (lane: string, step: string) => {
+  const tools = [{ name: 'bash', description: 'Runs.' }]
+  return {
+    level: 'info',
+    step,
+    lane,
+    mode: 'live',
+    model: 'some-model',
+    system: 'You.',
+    tools,
+  }
+}
+const user = (content: unknown) => ({ level: 'info', role: 'user', content })
+const assistant = (...content: unknown[]) => {
+  const usage = { input_tokens: 100, output_tokens: 20 }
+  return { level: 'info', role: 'assistant', content, stop_reason: 'end_turn', usage }
+}
+const call = (id: string, name: string, input: unknown) => ({
+  type: 'tool_use',
+  id,
+  name,
+  input,
+})
+const result = (id: string, content: unknown, more = {}) => {
+  return { type: 'tool_result', tool_use_id: id, content, ...more }
+}
+const words = (text: string) => ({ type: 'text', text })
+
+/** Three children at once, of which one is stopped; another is resumed afterwards. */
+function parallelRun(write: Write): string[] {
+  const step = '10-at-once'
+  const pieces = [1, 2, 10].map((n) =>
+    call(`tool_${n}`, 'task', { prompt: `Piece ${n}` }),
+  )
+  const back = [1, 2, 10].map((n) =>
+    result(`tool_${n}`, `${n}`, n === 10 ? { is_error: true } : {}),
+  )
+  const child = (n: number) => [header(`sub-${n}`, step), user(`Piece ${n}`)]
+  return [
+    write('at-once/parent.log', [
+      header('parent', step),
+      user('Do three things.'),
+      assistant({ type: 'thinking', thinking: 'three' }, ...pieces),
+      user(back),
+      assistant(call('tool_11', 'task', { prompt: '继续', resume: 'sub-2' })),
+      user([result('tool_11', [words('完成了。')])]),
+      assistant(words('全部完成。')),
+    ]),
+    write('at-once/sub-1.log', [
+      ...child(1),
+      assistant(call('tool_1', 'bash', { command: 'ls' })),
+      user([result('tool_1', 'a')]),
+      assistant(words('1')),
+    ]),
+    write('at-once/sub-2.log', [
+      ...child(2),
+      assistant(words('2')),
+      user('继续\n\n(Files may have changed.)'),
+      {
+        level: 'error',
+        event: 'api_error',
+        status: 529,
+        error: { type: 'overloaded_error' },
+      },
+      assistant(words('完成了。')),
+    ]),
+    write('at-once/sub-10.log', [...child(10), { level: 'warn', event: 'no_answer' }]),
+  ]
+}
+
+/** Markup wherever a log can hold text, and shapes that no step writes. */
+function hostileRun(write: Write, evil: string): string[] {
+  const odd = [
+    null,
+    5,
+    evil,
+    { type: evil },
+    { type: 'text', text: { a: evil } },
+    { type: 'image' },
+  ]
+  return [
+    write('hostile/parent.log', [
+      {
+        ...header(evil, evil),
+        note: evil,
+        model: { a: evil },
+        system: evil,
+        tools: [{ name: evil }, null],
+      },
+      user(evil),
+      user(odd),
+      assistant(
+        call(evil, evil, { [evil]: evil }),
+        call('x', 'task', null),
+        `{"__proto__":{"polluted":1}}`,
+      ),
+      user([
+        result(evil, evil),
+        result('x', odd, { is_error: true }),
+        result('none', null),
+      ]),
+      { level: evil, event: evil, status: { a: 1 }, error: evil, more: evil },
+      '{"role":"user","content":[{"type":"tool_use","name":"x","input":{"__proto__":{"polluted":1}}}]}',
+    ]),
+  ]
+}
+
+/* The browser. */
+
+const KEYS = { ArrowLeft: 37, ArrowRight: 39, Tab: 9, ' ': 32 }
+
+function findBrowser(): string | undefined {
+  const usual = [
+    'chromium',
+    'chromium-browser',
+    'google-chrome',
+    'google-chrome-stable',
+    'chrome',
+  ]
+  const folders = (process.env.PATH ?? '').split(delimiter).filter(Boolean)
+  const places = folders.flatMap((folder) => usual.map((name) => join(folder, name)))
+  return [process.env.CHROMIUM_PATH ?? '', '/usr/bin/chromium', ...places].find(
+    (path) => {
+      try {
+        accessSync(path, constants.X_OK)
+        return path !== ''
+      } catch {
+        return false
+      }
+    },
+  )
+}
+
+type Page = Awaited<ReturnType<typeof openPage>>
+
+/** Starts a browser with one page; whatever is wrong on its console is kept. */
+async function openPage(path: string, profile: string) {
+  const flags =
+    'headless no-sandbox disable-gpu disable-quic no-first-run disable-sync lang=en ' +
+    'disable-background-networking disable-component-update disable-dev-shm-usage ' +
+    'window-size=1280,900 remote-debugging-pipe'
+  const args = [
+    ...flags.split(' ').map((flag) => `--${flag}`),
+    `--user-data-dir=${profile}`,
+  ]
+  const browser = spawn(path, [...args, 'about:blank'], {
+    stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
+  })
+  const ended = once(browser, 'close')
+  const [, , , input, output] = browser.stdio as unknown as [
+    null,
+    null,
+    null,
+    Writable,
+    Readable,
+  ]
+  const waiting = new Map<number, (message: Json) => void>()
+  const events: Json[] = []
+  const listeners = new Set<(event: Json) => void>()
+  let rest = ''
+  output.setEncoding('utf8').on('data', (chunk: string) => {
+    const messages = (rest + chunk).split('\0')
+    rest = messages.pop() ?? ''
+    for (const message of messages.map((text) => JSON.parse(text) as Json)) {
+      waiting.get(message.id)?.(message)
+      if (message.method) events.push(message)
+      for (const listener of listeners) listener(message)
+    }
+  })
+  let id = 0
+  const ask = async (method: string, params: Json, sessionId?: string) => {
+    id += 1
+    input.write(`${JSON.stringify({ id, method, params, sessionId })}\0`)
+    const answer = new Promise<Json>((done) => waiting.set(id, done))
+    const gone = ended.then(() => ({ error: { message: 'the browser ended' } }) as Json)
+    const { result, error } = await Promise.race([answer, gone])
+    if (error) throw new Error(`${method}: ${error.message}`)
+    return result
+  }
+  const { targetInfos } = await ask('Target.getTargets', {})
+  const { targetId } = targetInfos.find(({ type }: Json) => type === 'page')
+  const { sessionId } = await ask('Target.attachToTarget', { targetId, flatten: true })
+  const send = (method: string, params: Json = {}) => ask(method, params, sessionId)
+  for (const part of ['Page', 'Runtime', 'Log', 'Network']) await send(`${part}.enable`)
+
+  const loaded = () =>
+    new Promise<void>((done) => {
+      const listener = ({ method }: Json) => {
+        if (method !== 'Page.loadEventFired') return
+        listeners.delete(listener)
+        done()
+      }
+      listeners.add(listener)
+    })
+  const go = async (url: string) => {
+    const isLoaded = loaded()
+    await send('Page.navigate', { url: 'about:blank' })
+    await isLoaded
+    const isThere = loaded()
+    await send('Page.navigate', { url })
+    await isThere
+  }
+  const evaluate = async <T = unknown>(expression: string): Promise<T> => {
+    const given = { expression, awaitPromise: true, returnByValue: true }
+    const { result, exceptionDetails } = await send('Runtime.evaluate', given)
+    assert(!exceptionDetails, exceptionDetails?.exception?.description)
+    return result.value
+  }
+  const on = (selector: string, property: string) =>
+    evaluate(`document.querySelector(${JSON.stringify(selector)})${property}`)
+  const boxOf = (selector: string) =>
+    on(selector, '.getBoundingClientRect().toJSON()') as Promise<Json>
+  /** Waits for what the page says about files, and it says something about all. */
+  const noticed = async () => {
+    for (let tries = 0; tries < 400; tries++) {
+      if (await on('#notices', '.childElementCount')) return
+      await sleep(25)
+    }
+    assert.fail('the page said nothing about the files')
+  }
+  const forgetNotices = () => on('#notices', '.replaceChildren()')
+
+  return {
+    send,
+    evaluate,
+    go,
+    boxOf,
+    /** Opens the page from the disk; in English, unless the address says otherwise. */
+    open: (address: string) => {
+      const search = address.startsWith('?') ? address : `?lang=en${address}`
+      return go(pathToFileURL(PAGE).href + search)
+    },
+    text: (selector: string) => on(selector, '.innerText') as Promise<string>,
+    attribute: (selector: string, name: string) =>
+      on(selector, `.getAttribute('${name}')`),
+    count: (selector: string) =>
+      evaluate<number>(`document.querySelectorAll(${JSON.stringify(selector)}).length`),
+    cards: () =>
+      evaluate<string[]>(
+        `Array.from(document.querySelectorAll('.card-name'), (it) => it.textContent)`,
+      ),
+    /** Presses a button so many times; the cards that were current after each. */
+    walk: (button: string, times: number) =>
+      evaluate<string[]>(`Array.from({ length: ${times} }, () => {
+        document.getElementById('${button}').click()
+        return document.querySelector('[aria-current=step] .card-name').textContent
+      })`),
+    plotted: () =>
+      evaluate<Record<string, number[]>>(`(() => {
+        const dots = Array.from(document.querySelectorAll('.plot > .dot'))
+        const sizesOf = (lane) =>
+          dots.filter((dot) => dot.dataset.lane === lane).map((dot) => Number(dot.dataset.size))
+        const lanes = Array.from(document.querySelectorAll('.next'), (it) => it.dataset.lane)
+        return Object.fromEntries(lanes.map((lane) => [lane, sizesOf(lane)]))
+      })()`),
+    centreOf: async (selector: string) => {
+      const { x, y, width, height } = await boxOf(selector)
+      return [x + width / 2, y + height / 2]
+    },
+    key: async (key: keyof typeof KEYS) => {
+      const text = key === ' ' ? { text: ' ' } : {}
+      const given = { key, windowsVirtualKeyCode: KEYS[key] }
+      await send('Input.dispatchKeyEvent', { type: 'keyDown', ...given, ...text })
+      await send('Input.dispatchKeyEvent', { type: 'keyUp', ...given })
+    },
+    drop: async (files: string[]) => {
+      await forgetNotices()
+      const data = { items: [], files, dragOperationsMask: 1 }
+      for (const type of ['dragEnter', 'dragOver', 'drop']) {
+        await send('Input.dispatchDragEvent', { type, x: 300, y: 300, data })
+      }
+      await noticed()
+    },
+    choose: async (files: string[]) => {
+      await forgetNotices()
+      const { root } = await send('DOM.getDocument')
+      const { nodeId } = await send('DOM.querySelector', {
+        nodeId: root.nodeId,
+        selector: '#files',
+      })
+      await send('DOM.setFileInputFiles', { files, nodeId })
+      await noticed()
+    },
+    resize: (width: number, height: number) =>
+      send('Emulation.setDeviceMetricsOverride', {
+        width,
+        height,
+        deviceScaleFactor: 1,
+        mobile: width < 500,
+      }),
+    prefer: (name: string, value: string) =>
+      send('Emulation.setEmulatedMedia', { features: name ? [{ name, value }] : [] }),
+    requests: () =>
+      events
+        .filter(({ method }) => method === 'Network.requestWillBeSent')
+        .map(({ params }) => params.request.url as string),
+    errors: () =>
+      events
+        .filter(({ method }) =>
+          /exceptionThrown|entryAdded|consoleAPICalled/.test(method),
+        )
+        .map(({ params }) => JSON.stringify(params)),
+    /** Drops what the console said of something that a test did on purpose. */
+    forget: (what: RegExp) => {
+      const kept = events.filter((event) => !what.test(JSON.stringify(event)))
+      events.splice(0, events.length, ...kept)
+    },
+    close: async () => {
+      await ask('Browser.close', {}).catch(() => browser.kill('SIGKILL'))
+      const timer = setTimeout(() => browser.kill('SIGKILL'), 5000)
+      await ended
+      clearTimeout(timer)
+    },
+  }
+}

@@ -1,10 +1,11 @@
-/** The API's rules, the tidying of replies, and the server that the other tests rely on. */
+/** The API's rules, the tidying of replies, and the server that other tests rely on. */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import { ReplyError, requestError, tidyReply } from '../steps/support/protocol.ts'
+import { requestError } from '../steps/support/protocol.ts'
+import { ReplyError, tidyReply } from '../steps/support/reply.ts'
 import {
   type Answer,
   calls,
@@ -50,12 +51,13 @@ const round = (asked: unknown[], answered: unknown) => [
 ]
 
 const NO_RESULT = (at: number, ids: string) =>
-  `messages.${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately ` +
-  `after: ${ids}. Each \`tool_use\` block must have a corresponding \`tool_result\` block ` +
-  'in the next message.'
+  `messages.${at}: \`tool_use\` ids were found without \`tool_result\` blocks ` +
+  `immediately after: ${ids}. Each \`tool_use\` block must have a corresponding ` +
+  '`tool_result` block in the next message.'
 const NO_USE = (at: string, id: string) =>
   `${at}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. Each ` +
-  '`tool_result` block must have a corresponding `tool_use` block in the previous message.'
+  '`tool_result` block must have a corresponding `tool_use` block ' +
+  'in the previous message.'
 const TWO_RESULTS = (at: string, id: string) =>
   `${at}: each tool_use must have a single result. ` +
   `Found multiple \`tool_result\` blocks with id: ${id}`
@@ -671,7 +673,7 @@ describe('tidyReply names what it cannot mend', () => {
     '<minimax:tool_call>\n<invoke name="bash">',
     '[TOOL_CALLS][{"name": "bash", "arguments": {}}]',
     '[TOOL_CALLS]bash{"command": "ls"}',
-    '<|tool_calls_section_begin|><|tool_call_begin|>functions.bash:0<|tool_call_argument_begin|>',
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.bash:0<|tool_call_end|>',
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>bash',
     '<｜DSML｜function_calls><｜DSML｜invoke name="bash">',
   ]

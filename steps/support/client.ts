@@ -4,7 +4,7 @@ import type Anthropic from '@anthropic-ai/sdk'
 import type { Middleware } from '@anthropic-ai/sdk'
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
 import type { Lane } from './log.ts'
-import { ReplyError, tidyReply } from './protocol.ts'
+import { ReplyError, tidyReply } from './reply.ts'
 import type { Settings } from './settings.ts'
 import { RunError } from './terminal.ts'
 

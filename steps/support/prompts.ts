@@ -2,7 +2,7 @@
 import process from 'node:process'
 import { createInterface } from 'node:readline'
 import type { Settings } from './settings.ts'
-import { complain, visible, waitFor } from './terminal.ts'
+import { RunError, visible, waitFor } from './terminal.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(
@@ -61,10 +61,7 @@ async function* pipedLines(patience?: number) {
     for await (const line of lines) {
       clearTimeout(timer)
       if (line.includes('\ufffd')) {
-        process.exitCode = 1
-        return complain(
-          'Standard input is not UTF-8 text: it ends here. Save it as UTF-8.',
-        )
+        throw new RunError('Standard input is not UTF-8 text: save it as UTF-8.')
       }
       yield line
     }

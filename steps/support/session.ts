@@ -1,5 +1,5 @@
 /** What a step opens: its client, its working directory, its lanes, its prompts. */
-import { basename, dirname, relative } from 'node:path'
+import { basename, dirname } from 'node:path'
 import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
@@ -10,6 +10,7 @@ import type { Lane, LaneHeader } from './log.ts'
 import { openPlace, type Place } from './place.ts'
 import { confirm, readPrompts } from './prompts.ts'
 import { promptsOf, replay } from './replay.ts'
+import { introduce, shorten, summarize } from './report.ts'
 import { readBack } from './sessions.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { stopAll } from './shell.ts'
@@ -172,32 +173,42 @@ export class Session {
     ownPrompt: string,
     answer: (prompt: string) => Promise<{ stopReason: string | null; text: string }>,
   ): Promise<void> {
-    const { replay, notes } = this.#settings
+    const { replay, notes, words } = this.#settings
     const { recording } = this.#place
-    this.#introduce()
+    introduce(this.#step, this.model, this.#settings, this.#place)
     for (const note of notes) print(note, 'yellow')
     const own = replay && recording ? promptsOf(recording.lanes[0]) : [ownPrompt]
-    for await (const prompt of readPrompts(
-      this.#step.split('-')[0],
-      own,
-      this.#settings,
-    )) {
-      this.#requests = 0
-      print(`\n${prompt}\n`)
-      try {
-        const { text, stopReason } = await answer(prompt)
-        print(`\n${text}\n`)
-        if (stopReason !== 'end_turn')
-          this.#failed(new RunError(`The answer ended early: ${stopReason}.`))
-      } catch (error) {
-        this.#failed(error)
-        if (this.#stop?.signal.aborted && !process.stdin.isTTY) break
-      } finally {
-        this.#stop = undefined
+    // What was typed stands on the terminal already.
+    const isTyped = this.live && process.stdin.isTTY && words === ''
+    try {
+      for await (const prompt of readPrompts(
+        this.#step.slice(0, 2),
+        own,
+        this.#settings,
+      )) {
+        print(isTyped ? '' : `\n${prompt}\n`)
+        await this.#answer(() => answer(prompt))
+        if (process.exitCode === 130) break
       }
+    } catch (error) {
+      this.#failed(error)
     }
     stopAll()
-    this.#summarize()
+    summarize(this.#lanes.all(), this.live, this.#place.logs, this.#unlogged)
+  }
+
+  async #answer(answer: () => Promise<{ stopReason: string | null; text: string }>) {
+    this.#requests = 0
+    try {
+      const { text, stopReason } = await answer()
+      print(`\n${text}\n`)
+      if (stopReason !== 'end_turn')
+        throw new RunError(`The answer ended early: ${stopReason}.`)
+    } catch (error) {
+      this.#failed(error)
+    } finally {
+      this.#stop = undefined
+    }
   }
 
   #failed(error: unknown): void {
@@ -206,44 +217,6 @@ export class Session {
     const isKnown = stopped || error instanceof RunError
     complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
     if (!this.live || !process.stdin.isTTY) process.exitCode = stopped ? 130 : 1
-  }
-
-  #introduce(): void {
-    const { live } = this.#settings
-    const { recording, logs } = this.#place
-    const source = live
-      ? `live: ${live.model} at ${live.baseURL}, key from ${live.credential.source}`
-      : `offline: ${this.model} model of ${shorten(recording?.folder ?? '')}, no key`
-    print(
-      `${this.#step}, ${source}; log: ${this.#unlogged ? 'none' : shorten(logs)}`,
-      'dim',
-    )
-    const note = recording?.lanes[0].header.note
-    if (note) print(String(note), 'dim')
-    if (this.#unlogged) complain(`Nothing can be logged: ${this.#unlogged.message}`)
-  }
-
-  #summarize(): void {
-    for (const { name, sums } of this.#lanes.all()) {
-      const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
-      const tokens = this.#settings.live && `tokens ${sums.input} in, ${sums.output} out`
-      print(
-        [
-          `${name}: ${sums.messages} message${sums.messages === 1 ? '' : 's'}`,
-          sent,
-          tokens,
-        ]
-          .filter(Boolean)
-          .join(', '),
-        'dim',
-      )
-    }
-    if (this.#unlogged) {
-      complain(`This run is not logged in full: ${this.#unlogged.message}`)
-      process.exitCode = 1
-    } else {
-      print(`log: ${shorten(this.#place.logs)}`, 'dim')
-    }
   }
 
   #asking(lane?: Lane): void {
@@ -265,8 +238,6 @@ export class Session {
     this.#stop.abort(new Error('Stopped by Ctrl+C.'))
   }
 }
-
-const shorten = (path: string) => relative(process.cwd(), path) || '.'
 
 // What was started dies on exit.
 process.on('SIGTERM', () => process.exit(128 + 15))

@@ -14,10 +14,12 @@ let cutOff = false
 let speaker = ''
 
 // `npx tsx … | head` closes the pipe early; the run goes on and its log is complete.
-stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-  cutOff = true
-})
+for (const stream of [stdout, stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    cutOff ||= stream === stdout
+  })
+}
 
 /** Prints text as whole lines, made `visible`. */
 export function print(text: string, colour?: keyof typeof COLOURS): void {
@@ -45,9 +47,9 @@ export function showCalls(lane: string, { content }: MessageParam): void {
   }
 }
 
-/** At most 80 columns of a text's first line. */
+/** At most 80 columns of a text's first line; no secret is cut to an unknown half. */
 function cut(text: string): string {
-  const [line] = text.split('\n')
+  const [line] = visible(text).split('\n')
   return [...line].length > 80 ? `${[...line].slice(0, 79).join('')}…` : line
 }
 

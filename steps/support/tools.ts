@@ -124,7 +124,7 @@ export function textOf(reply: Message): string {
 
 /**
  * Runs a reply's calls one after the other and gives each exactly one result, in order,
- * whatever happens. A reply that was cut by `max_tokens` runs none of its calls: the last
+ * whatever happens. A reply that was cut short runs none of its calls: the last
  * may be half of what was meant.
  */
 export async function answerCalls(
@@ -144,7 +144,7 @@ export async function answerCall(
 ): Promise<ToolResultBlockParam> {
   const result = { type: 'tool_result' as const, tool_use_id: call.id }
   try {
-    if (reply.stop_reason === 'max_tokens') throw new Error(CUT)
+    if (CUT_SHORT.test(reply.stop_reason ?? '')) throw new Error(CUT)
     const content = await run(call)
     return { ...result, content: content.trim() === '' ? '(no output)' : content }
   } catch (error) {
@@ -153,8 +153,10 @@ export async function answerCall(
   }
 }
 
+const CUT_SHORT = /^(max_tokens|model_context_window_exceeded)$/
+
 const CUT =
-  'Not run: max_tokens cut your reply, so this call may be incomplete. No call of that' +
+  'Not run: your reply was cut short, so this call may be incomplete. No call of that' +
   ' reply was run. Send it again in smaller parts.'
 
 /** A text of at most `most` bytes: its head and tail around a marker, if it is longer. */

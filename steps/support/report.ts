@@ -1,0 +1,47 @@
+/** What a run says of itself, at its start and at its end. */
+import { relative } from 'node:path'
+import process from 'node:process'
+import type { Lane } from './log.ts'
+import type { Place } from './place.ts'
+import type { Settings } from './settings.ts'
+import { complain, print } from './terminal.ts'
+
+/** A path as seen from where the reader is. */
+export const shorten = (path: string) => relative(process.cwd(), path) || '.'
+
+/** Mode, model, endpoint, where the key came from, where the log goes, in one line. */
+export function introduce(
+  step: string,
+  model: string,
+  { live }: Settings,
+  { recording, logs, broken }: Place,
+): void {
+  const source = live
+    ? `live: ${model} at ${live.baseURL}, key from ${live.credential.source}`
+    : `offline: ${model} model of ${shorten(recording?.folder ?? '')}, no key`
+  print(`${step}, ${source}; log: ${broken ? 'none' : shorten(logs)}`, 'dim')
+  const note = recording?.lanes[0].header.note
+  if (note) print(String(note), 'dim')
+  if (broken) complain(`Nothing can be logged: ${broken.message}`)
+}
+
+/** What each lane holds, and where the log is; a run that could not log all of it fails. */
+export function summarize(
+  lanes: Lane[],
+  isLive: boolean,
+  logs: string,
+  unlogged: Error | undefined,
+): void {
+  for (const { name, sums } of lanes) {
+    const count = `${sums.messages} message${sums.messages === 1 ? '' : 's'}`
+    const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
+    const tokens = isLive ? `, tokens ${sums.input} in, ${sums.output} out` : ''
+    print(`${name}: ${count}, ${sent}${tokens}`, 'dim')
+  }
+  if (unlogged) {
+    complain(`This run is not logged in full: ${unlogged.message}`)
+    process.exitCode = 1
+  } else {
+    print(`log: ${shorten(logs)}`, 'dim')
+  }
+}

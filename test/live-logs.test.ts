@@ -1,0 +1,251 @@
+/** What a live run leaves behind: whole logs without secrets, and no process. */
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+import { assertReplays, byPrompt, envFile, KEY, laneOf, logFolder, runLive, serve } from './live.ts'
+import {
+  type Answer,
+  calls,
+  fail,
+  type Json,
+  makeRoot,
+  readLane,
+  runStep,
+  type Server,
+  stall,
+  startStep,
+  text,
+} from './server.ts'
+
+const posix =
+  process.platform === 'win32' && 'no signals or pipes of this kind on Windows'
+const bash = (command: string) => calls({ name: 'bash', input: { command } })
+const node = (script: string) => bash(`node -p "${script}"`)
+
+function startLive(
+  server: Server,
+  root: string,
+  args = ['Go on.'],
+  step = '02-tool-use',
+) {
+  return startStep({ step, args, root, dotenv: envFile(server.url) })
+}
+
+/** Resolves once `ready` holds. */
+async function until(ready: () => unknown, what: string) {
+  for (let i = 0; !ready(); i++) {
+    if (i > 1000) throw new Error(`waited in vain for ${what}`)
+    await sleep(10)
+  }
+}
+
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+describe('logs', { concurrency: 4 }, () => {
+  test('runs of one second have a folder each, as the API gave it, and can be replayed', async (t) => {
+    const usage = { input_tokens: 7, cache_read_input_tokens: 90, output_tokens: 3 }
+    /** An answer that knows the working directory. */
+    const inWorkdir =
+      (make: (workdir: string) => Answer): Answer =>
+      (response, body, n) =>
+        make(/ in (.*)\.\n/.exec(body.system)?.[1] ?? '')(response, body, n)
+    const script = () => [
+      fail(429, 'rate_limit_error', 'Slow down', { 'retry-after-ms': '1' }),
+      inWorkdir((workdir) => {
+        const input = { path: join(workdir, 'a.txt'), content: 'a' }
+        return calls({ name: 'write_file', input }, { usage })
+      }),
+      calls({ name: 'read_file', input: { path: 'a.txt' } }, { id: 'same' }),
+      node("[process.cwd(), require('url').pathToFileURL(process.cwd()).href].join(' ')"),
+      inWorkdir((workdir) => {
+        const url = pathToFileURL(workdir).href
+        return text(`Here: ${workdir} ${url} ${JSON.stringify(workdir)}; ${workdir}-2.`)
+      }),
+    ]
+    const root = makeRoot(t)
+    const server = await serve(t, byPrompt({ first: script(), second: script() }))
+    const starts = ['first', 'second'].map((prompt) => startLive(server, root, [prompt]))
+    const runs = await Promise.all(starts.map(({ result }) => result))
+    const folders = runs.map(logFolder)
+    assert.equal(new Set(folders).size, 2, `${folders}`)
+    for (const run of runs) {
+      assert.equal(run.code, 0, run.stderr)
+      assert.match(run.stdout, /tokens 37 in, 18 out/)
+      const { lines, header } = laneOf(run)
+      assert.equal(header.mode, 'live')
+      assert.equal(lines[2].event, 'api_error')
+      assert.deepEqual(lines[3].usage, usage)
+      assert.equal(lines[3].content[0].input.path, join('<workdir>', 'a.txt'))
+      assert.match(lines[8].content[0].content, /^<workdir> <workdir>\s*$/)
+      const [folded, beside] = lines[9].content[0].text.split('; ')
+      assert.equal(folded, 'Here: <workdir> <workdir> "<workdir>"')
+      assert.match(
+        beside,
+        /02-tool-use-2\.$/,
+        'another folder whose name begins the same',
+      )
+    }
+    await assertReplays('02-tool-use', runs[0])
+  })
+    assert.equal(replayed.stderr, '')
+    assert.equal(replayed.code, 0)
+    assert.doesNotMatch(replayed.stdout, /not your edit/)
+    const [live, offline] = [laneOf(runs[0]), laneOf(replayed)]
+    assert.deepEqual(offline.messages.slice(0, -1), live.messages.slice(0, -1))
+    assert.deepEqual(offline.events, live.events)
+  })
+
+  for (const [n, delay] of [
+    [1, 0],
+    [4, 2],
+    [12, 1],
+  ]) {
+    test(`kill -9 after request ${n}: all finished messages are there`, {
+      skip: posix,
+    }, async (t) => {
+      let step: ReturnType<typeof startStep> | undefined
+      const write = (i: number) => ({ path: `${i}.txt`, content: `${i}\n`.repeat(2000) })
+      const server = await serve(t, async (_body, i) => {
+        if (i === n) setTimeout(() => step?.child.kill('SIGKILL'), delay)
+        return calls({ name: 'write_file', input: write(i) })
+      })
+      step = startLive(server, makeRoot(t))
+      const run = await step.result
+      assert.equal(run.signal, 'SIGKILL')
+      const path = join(logFolder(run), 'parent.log')
+      const whole = readFileSync(join(run.root, path), 'utf8').replace(/[^\n]+$/, '')
+      writeFileSync(join(run.root, path), whole)
+      const logged = readLane(run.root, path).messages
+      const sent: Json[] = server.requests.at(-1)?.body.messages
+      assert(sent.length > 2 * n, 'it ran that long')
+      const roles = (messages: Json[]) => messages.map(({ role }) => role).join()
+      assert.equal(roles(logged.slice(0, sent.length)), roles(sent))
+      assert.equal(logged[2 * n - 1].content[0].input.path, `${n - 1}.txt`)
+    })
+  }
+
+  test('when the reader of stdout goes away, the run and its log do not', {
+    skip: posix,
+  }, async (t) => {
+    const answers = [
+      bash('echo one'),
+      fail(401, 'authentication_error', 'no'),
+      text('Done.'),
+    ]
+    const server = await serve(t, answers)
+    const root = makeRoot(t)
+    writeFileSync(join(root, '.env'), envFile(server.url))
+    const command = `printf 'first\\nsecond\\n' | "${process.execPath}" --import tsx steps/02-tool-use.ts 2>&1 | head -n 1; echo "\${PIPESTATUS[1]}"`
+    const env = { PATH: process.env.PATH, HOME: root }
+    const shell = spawn('bash', ['-c', command], {
+      cwd: root,
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let stdout = ''
+    shell.stdout.on('data', (piece) => {
+      stdout += piece
+    })
+    await once(shell, 'close')
+    assert.match(
+      stdout,
+      /^02-tool-use, live: .*\n1\n$/,
+      'exit code 1: a prompt has failed',
+    )
+    const { messages } = laneOf({ stdout, root } as never)
+    assert.equal(messages.length, 5)
+    assert.equal(messages[4].content[0].text, 'Done.')
+  })
+
+  test('no key is logged, shown or handed to a tool', async (t) => {
+    const root = makeRoot(t)
+    const workdir = join(root, '.workspace', '02-tool-use')
+    mkdirSync(workdir, { recursive: true })
+    const secrets = {
+      FOO_API_KEY: 'foo-secret-0123456789',
+      GITHUB_TOKEN: 'ghp_secret0123456789',
+      DB_PASSWORD: 'correct horse battery',
+      ANTHROPIC_AUTH_TOKEN: 'sk-ant-exported-012345',
+    }
+    const all = [KEY, ...Object.values(secrets)]
+    writeFileSync(join(workdir, 'leak.txt'), `${all.join('\n')}\n`)
+    const answers = [
+      node('JSON.stringify(process.env)'),
+      calls({ name: 'read_file', input: { path: 'leak.txt' } }),
+      node("require('fs').readFileSync('../../.env', 'utf8')"),
+      bash(`echo ${'.'.repeat(72 - 'echo'.length - 20)} ${KEY}`),
+      calls({ name: 'write_file', input: { path: `${KEY}.txt`, content: all.join() } }),
+      text(`They are ${all.join(', ')}.`),
+      fail(401, 'authentication_error', `invalid x-api-key: ${KEY}`),
+    ]
+    const stdin = `My key is ${KEY}.\nAnd now?\n`
+    const run = await runLive(t, answers, { root, stdin, env: secrets })
+    assert.match(run.stdout, /\nThey are \[redacted\], \[redacted\]/)
+
+    const path = join(root, logFolder(run), 'parent.log')
+    for (const place of [run.stdout, run.stderr, readFileSync(path, 'utf8')]) {
+      for (const secret of all) {
+        const at = place.indexOf(secret.slice(0, 8))
+        assert(at < 0, `${secret} stands in: ${place.slice(at - 60, at + 40)}`)
+      }
+    }
+    assert.match(readFileSync(path, 'utf8'), /ANTHROPIC_API_KEY=\[redacted\]/)
+    const environment = JSON.parse(run.requests[1].messages[2].content[0].content)
+    assert(environment.PATH)
+    for (const name of ['ANTHROPIC_API_KEY', ...Object.keys(secrets)]) {
+      assert.equal(environment[name], undefined, name)
+    }
+    for (const secret of all) {
+      assert(!Object.values(environment).some((value) => String(value).includes(secret)))
+    }
+  })
+})
+
+describe('Ctrl+C', { concurrency: 4, skip: posix }, () => {
+  test('while the model is asked: exit code 130, and the log is whole', async (t) => {
+    const server = await serve(t, [bash('echo one'), stall()])
+    const step = startLive(server, makeRoot(t))
+    await until(() => server.requests.length === 2, 'the second request')
+    const before = Date.now()
+    step.child.kill('SIGINT')
+    const run = await step.result
+    assert.equal(run.code, 130)
+    assert(Date.now() - before < 1000)
+    assert.equal(laneOf(run).messages.length, 3)
+    assert.equal(run.stderr, '')
+  })
+
+  test('while a command runs: exit code 130, and its processes are gone', async (t) => {
+    const wait =
+      "setTimeout(() => {}, 60000), require('fs').writeFileSync('pid', '' + process.pid)"
+    const command = `node -e "${wait}" & node -e "${wait.replace("'pid'", "'pid2'")}"`
+    const server = await serve(t, [bash(command)])
+    const step = startLive(server, makeRoot(t))
+    const files = ['pid', 'pid2'].map((name) =>
+      join(step.root, '.workspace', '02-tool-use', name),
+    )
+    await until(
+      () => files.every((file) => existsSync(file) && readFileSync(file, 'utf8')),
+      'the command',
+    )
+    const pids = files.map((file) => Number(readFileSync(file, 'utf8')))
+    assert(pids.every(isAlive))
+    step.child.kill('SIGINT')
+    const run = await step.result
+    assert.equal(run.code, 130)
+    await until(() => !pids.some(isAlive), 'the end of the command')
+    assert.equal(laneOf(run).messages.length, 2)
+    assert.deepEqual(readdirSync(join(run.root, logFolder(run))), ['parent.log'])
+  })
+})

@@ -7,7 +7,16 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { assertReplays, byPrompt, envFile, KEY, laneOf, logFolder, runLive, serve } from './live.ts'
+import {
+  assertReplays,
+  byPrompt,
+  envFile,
+  KEY,
+  laneOf,
+  logFolder,
+  runLive,
+  serve,
+} from './live.ts'
 import {
   type Answer,
   calls,
@@ -97,13 +106,6 @@ describe('logs', { concurrency: 4 }, () => {
       )
     }
     await assertReplays('02-tool-use', runs[0])
-  })
-    assert.equal(replayed.stderr, '')
-    assert.equal(replayed.code, 0)
-    assert.doesNotMatch(replayed.stdout, /not your edit/)
-    const [live, offline] = [laneOf(runs[0]), laneOf(replayed)]
-    assert.deepEqual(offline.messages.slice(0, -1), live.messages.slice(0, -1))
-    assert.deepEqual(offline.events, live.events)
   })
 
   for (const [n, delay] of [

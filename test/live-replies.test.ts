@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import {
   about,
+  assertReplays,
   byPrompt,
   envFile,
   laneOf,
@@ -225,7 +226,7 @@ describe('replies', { concurrency: 4 }, () => {
       const results = outputs(asked('cut call')[1])
       assert.equal(results.length, 2)
       for (const [said, is_error] of results) {
-        assert.match(said, /^Not run: max_tokens cut your reply/)
+        assert.match(said, /^Not run: your reply was cut/)
         assert.equal(is_error, true)
       }
       assert(!existsSync(join(run.root, '.workspace', '02-tool-use', 'cut.txt')))

@@ -17,6 +17,7 @@ after(() => {
   fs.rmSync(folder, { recursive: true, force: true })
 })
 
+process.setMaxListeners(0) // each lock here waits for the end of this process
 let names = 0
 const fresh = () => join(folder, `${++names}`)
 const locksOf = (path: string) => {
@@ -106,7 +107,7 @@ describe('one holder', { concurrency: 4 }, () => {
   test('of six at once exactly one gets a dead lock, or a free one', async () => {
     const takers = await Promise.all(Array.from({ length: 6 }, taker))
     const winners = new Set<number>()
-    for (let round = 0; round < 200; round++) {
+    for (let round = 0; round < 150; round++) {
       const path = fresh()
       const dead = { pid: process.pid, start: 'long ago' }
       if (round % 4 > 0) fs.writeFileSync(`${path}.lock.7`, JSON.stringify(dead))
@@ -118,7 +119,10 @@ describe('one holder', { concurrency: 4 }, () => {
       for (const line of said) assert.match(line, /^ok$|is in use by (another )?process/)
       const file = `${path.slice(folder.length + 1)}.lock.${round % 4 > 0 ? 8 : 1}`
       assert.deepEqual(locksOf(path), [file], 'the dead one is gone')
-      assert.match(fs.readFileSync(join(folder, file), 'utf8'), RegExp(`${takers[won].pid}`))
+      assert.match(
+        fs.readFileSync(join(folder, file), 'utf8'),
+        RegExp(`${takers[won].pid}`),
+      )
     }
     assert(winners.size > 1, 'they really race')
     await Promise.all(takers.map(({ end }) => end()))
@@ -138,7 +142,10 @@ describe('what a lock file says', () => {
     const path = put(JSON.stringify({ pid: process.pid, start: 'long ago' }))
     lock(path)
     assert.deepEqual(locksOf(path), [`${names}.lock.2`])
-    assert.throws(() => lock(path), RegExp(`${names} is in use by process ${process.pid}`))
+    assert.throws(
+      () => lock(path),
+      RegExp(`${names} is in use by process ${process.pid}`),
+    )
   })
 
   test('a process that does not exist holds nothing, whatever is said of it', () => {

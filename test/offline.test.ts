@@ -39,7 +39,9 @@ describe('the story in the recordings', () => {
     lanes(name)[lane].messages.flatMap(({ content }) =>
       typeof content === 'string'
         ? []
-        : content.flatMap((block) => (block.type === 'tool_result' ? [block.content] : [])),
+        : content.flatMap((block) =>
+            block.type === 'tool_result' ? [block.content] : [],
+          ),
     )
   const FAILED = /^ok - Hello, Ada!\nFAILED - Hello, undefined!\n\(exit code 1\)$/
   const PASSED = 'ok - Hello, Ada!\nok - Hello, world!'
@@ -111,11 +113,17 @@ describe('what a reader changes', { concurrency: 2 }, () => {
     const root = makeRoot()
     editStep(root, '04-subagent', 'const MAX_TURNS = 30', 'const MAX_TURNS = 2')
     const run = await runStep({ step: '04-subagent', root })
-    assert.match(run.stdout, /from parent 3 on the model answers the recording, not your edit/)
+    assert.match(
+      run.stdout,
+      /from parent 3 on the model answers the recording, not your edit/,
+    )
     const [parent, child] = readFolder(join(root, 'logs', '04-subagent'))
     assert.equal(child.header.max_turns, 2)
     assert.equal(requestSizes(child).length, 2)
-    assert.match(JSON.stringify(parent.messages[2]), /stopped after 2 turns.*"is_error":true/)
+    assert.match(
+      JSON.stringify(parent.messages[2]),
+      /stopped after 2 turns.*"is_error":true/,
+    )
   })
 
   test('a system prompt: the note comes before the first answer', async () => {
@@ -160,7 +168,7 @@ describe('what a reader changes', { concurrency: 2 }, () => {
 
   test('a turn that the recording does not have is not invented', async () => {
     const root = makeRoot()
-    editStep(root, '02-tool-use', "content: prompt })", "content: `${prompt} Please.` })")
+    editStep(root, '02-tool-use', 'content: prompt })', 'content: `${prompt} Please.` })')
     const run = await runStep({ step: '02-tool-use', root })
     assert.equal(run.code, 1)
     assert.match(run.stderr, /this prompt was not recorded/)
@@ -182,7 +190,10 @@ describe('the folders of a run', { concurrency: 2 }, () => {
     writeFileSync(lock, JSON.stringify({ pid: process.pid, start }))
     const run = await runStep({ step: '04-subagent', root })
     assert.equal(run.code, 1)
-    assert.match(run.stderr, new RegExp(`04-subagent is in use by process ${process.pid}`))
+    assert.match(
+      run.stderr,
+      new RegExp(`04-subagent is in use by process ${process.pid}`),
+    )
     writeFileSync(lock, JSON.stringify({ pid: process.pid, start: 'long ago' }))
     assert.equal((await runStep({ step: '04-subagent', root })).code, 0)
     assert(!existsSync(lock))

@@ -74,49 +74,45 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   })
 
   for (const [name, lanes] of runs) {
-    test(`${name}: opens whole, and steps back and forward`, async () => {
+    test(`${name}: every moment, back and forward, with the sizes of the files`, async () => {
       const count = countLines(lanes)
-      await page.open(`#${name}`)
+      await page.open(`?behind=#${name}`)
       assert.equal(await page.text('#count'), `${count} / ${count}`)
+      assert((await page.text('#origin')).includes(lanes[0].header.note))
+      assert.deepEqual(await page.plotted(), sizesOf(lanes))
       const all = await page.cards()
       for (const { name, messages } of lanes) {
         const own = all.filter((title) => title.startsWith(`${name} `))
         const expected = messages.map((_, i) => `${name} ${i + 1}`)
         assert.deepEqual(own, expected)
       }
-      assert(await page.text('#origin').then((it) => it.includes(lanes[0].header.note)))
       const back = await page.walk('back', count - 1)
       assert.deepEqual(await page.cards(), ['parent 1'])
       const forward = await page.walk('forward', count - 1)
       assert.deepEqual(await page.cards(), all)
-      assert.deepEqual(forward.slice(0, -1).reverse(), back.slice(0, -1))
+      const titles = (steps: Step[]) => steps.slice(0, -1).map(({ title }) => title)
+      assert.deepEqual(titles(forward).reverse(), titles(back))
+      for (const [lane, sizes] of Object.entries(sizesOf(lanes))) {
+        const asked = forward.flatMap(({ asks }) => asks[lane] ?? [])
+        assert.deepEqual(new Set(asked), new Set(sizes), lane)
+      }
     })
 
-    test(`${name}: plot and next requests have the sizes of the files`, async () => {
-      await page.open(`?lang=en&behind=#${name}/1`)
-      assert.deepEqual(await page.plotted(), sizesOf(lanes))
-      // The size of what comes next, at each moment, for those lanes that ask.
-      const asked = await page.evaluate<Record<string, number[]>>(`(() => {
-        const asked = {}
-        for (let left = ${countLines(lanes)}; left > 0; left--) {
-          for (const { dataset } of document.querySelectorAll('.next')) {
-            asked[dataset.lane] ??= []
-            if (dataset.state === 'asks') asked[dataset.lane].push(Number(dataset.size))
-          }
-          document.getElementById('forward').click()
-        }
-        return asked
-      })()`)
-      const distinct = (sizes: Record<string, number[]>) =>
-        Object.entries(sizes).map(([lane, all]) => [lane, [...new Set(all)]])
-      assert.deepEqual(distinct(asked), distinct(sizesOf(lanes)))
+    test(`${name}: what came back looks like its outcome`, async () => {
+      const outcomes = outcomesOf(lanes[0])
+      const failed = outcomes.filter(({ is_error }) => is_error)
+      await page.show(name)
+      assert.equal(await page.count('.outcome'), outcomes.length)
+      assert.equal(await page.count('.outcome.failed .tag'), failed.length)
+      assert.equal(await page.count('.link.back'), outcomes.length)
+      assert.equal(await page.count('.link.back.failed'), failed.length)
     })
   }
 
   test('the parent up to the call, then the child, then the parent', async () => {
     await page.open('#04-subagent')
     const cards = await page.walk('back', 17)
-    const order = cards.reverse().map((title) => title.replace(/ \d+$/, ''))
+    const order = cards.reverse().map(({ title }) => title.replace(/ \d+$/, ''))
     assert.deepEqual(order, [
       'parent',
       'parent',
@@ -261,21 +257,18 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     assert(result.top > text.bottom, 'below')
   })
 
-  test('an outcome that is not completed looks different', async () => {
-    for (const [name, lanes] of runs) {
-      const failed = outcomesOf(lanes[0]).filter(({ is_error }) => is_error).length
-      await page.open(`#${name}`)
-      assert.equal(await page.count('.outcome'), outcomesOf(lanes[0]).length, name)
-      assert.equal(await page.count('.outcome.failed .tag'), failed, name)
-    }
-    await page.open('#08-failure')
-    assert.equal(await page.count('.link.back.failed'), 1)
-    const style = (selector: string) =>
-      page.evaluate(`getComputedStyle(document.querySelector('${selector}')).borderStyle`)
-    assert.equal(await style('.outcome.failed'), 'dashed')
-    await page.open('#04-subagent')
-    assert.equal(await style('.outcome'), 'solid')
-    assert.equal(await page.count('.failed'), 0)
+  test('an outcome that is not completed looks different at a glance', async () => {
+    const look = (selector: string) =>
+      page.evaluate<string[]>(`(() => {
+        const { borderStyle, borderColor } = getComputedStyle(document.querySelector('${selector}'))
+        return [borderStyle, borderColor]
+      })()`)
+    await page.show('08-failure')
+    const failed = await look('.outcome.failed')
+    await page.show('04-subagent')
+    const fine = await look('.outcome')
+    assert.deepEqual([failed[0], fine[0]], ['dashed', 'solid'])
+    assert.notEqual(failed[1], fine[1])
   })
 
   describe('dropped logs', () => {
@@ -297,36 +290,14 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
         /^Opened 10-at-once \(dropped\): parent, sub-1, sub-2, sub-10\.$/,
       )
       assert.deepEqual(await page.plotted(), sizesOf(lanes))
-      assert.deepEqual(await page.cards(), [
-        'parent 1',
-        'parent 2',
-        'sub-1 1',
-        'sub-1 2',
-        'sub-1 3',
-        'sub-1 4',
-        'sub-2 1',
-        'sub-2 2',
-        'sub-10 1',
-        'sub-10',
-        'parent 3',
-        'parent 4',
-        'sub-2 3',
-        'sub-2',
-        'sub-2 4',
-        'parent 5',
-        'parent 6',
-      ])
-      const walked = await page.walk('back', 16)
-      assert.deepEqual(walked.slice(6, 14).reverse(), [
-        'sub-1 1',
-        'sub-2 1',
-        'sub-10 1',
-        'sub-1 2',
-        'sub-2 2',
-        'sub-10',
-        'sub-1 3',
-        'sub-1 4',
-      ])
+      const columns =
+        'parent 1, parent 2, sub-1 1, sub-1 2, sub-1 3, sub-1 4, sub-2 1, sub-2 2, ' +
+        'sub-10 1, sub-10, parent 3, parent 4, sub-2 3, sub-2, sub-2 4, parent 5, parent 6'
+      assert.equal((await page.cards()).join(', '), columns)
+      const walked = (await page.walk('back', 16)).map(({ title }) => title).reverse()
+      const inTurn =
+        'sub-1 1, sub-2 1, sub-10 1, sub-1 2, sub-2 2, sub-10, sub-1 3, sub-1 4'
+      assert.equal(walked.slice(2, 10).join(', '), inTurn)
       await page.walk('forward', 16)
       const tops = await Promise.all(
         [1, 2, 3].map((n) => page.boxOf(`.child:nth-child(${n})`)),
@@ -391,14 +362,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       await page.open('')
       await page.drop([write('broken.log', [...lines, user('二'), '{"role":"assist'])])
       assert.match(await page.text('#notices'), /Broken lines in broken\.log: 3\./)
-      assert.deepEqual(await page.cards(), [
-        'parent 1',
-        'parent',
-        'parent',
-        'parent',
-        'parent 2',
-        'parent',
-      ])
+      const cards = 'parent 1, parent, parent, parent, parent 2, parent'
+      assert.equal((await page.cards()).join(', '), cards)
       assert.equal(await page.count('.card.broken'), 3)
       assert.match(await page.text('.card.broken'), /Line 3 is neither a message nor/)
     })
@@ -471,12 +436,11 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       [1920, 1080],
     ]) {
       await page.resize(width, height)
-      for (const name of ['04-subagent/15', '10-parallel', '03-todo-write']) {
-        await page.open(`#${name}`)
+      for (const address of ['03-todo-write', '10-parallel', '04-subagent/15']) {
+        await page.show(address)
         const wide = await page.evaluate<number>('document.documentElement.scrollWidth')
-        assert(wide <= width, `${name} is ${wide} px wide at ${width} px`)
+        assert(wide <= width, `${address} is ${wide} px wide at ${width} px`)
       }
-      await page.open('#04-subagent/15')
       const { top, bottom } = await page.boxOf('#m15')
       const player = await page.boxOf('.player')
       const panel = await page.boxOf('#panel')
@@ -728,6 +692,9 @@ function findBrowser(): string | undefined {
   )
 }
 
+/** A moment, and the sizes of the requests that came next in the one before. */
+type Step = { title: string; asks: Record<string, number> }
+
 type Page = Awaited<ReturnType<typeof openPage>>
 
 /** Starts a browser with one page; whatever is wrong on its console is kept. */
@@ -836,11 +803,21 @@ async function openPage(path: string, profile: string) {
       evaluate<string[]>(
         `Array.from(document.querySelectorAll('.card-name'), (it) => it.textContent)`,
       ),
-    /** Presses a button so many times; the cards that were current after each. */
+    /** Another run or moment, in the page that is open. */
+    show: (address: string) =>
+      evaluate(`new Promise((done) => {
+        if (location.hash === '#${address}') return done()
+        addEventListener('hashchange', done, { once: true })
+        location.hash = '#${address}'
+      })`),
+    /** Presses a button so many times: the card of each moment, and what the lanes ask. */
     walk: (button: string, times: number) =>
-      evaluate<string[]>(`Array.from({ length: ${times} }, () => {
+      evaluate<Step[]>(`Array.from({ length: ${times} }, () => {
+        const asking = Array.from(document.querySelectorAll('[data-state=asks]'))
+        const asks = asking.map(({ dataset }) => [dataset.lane, Number(dataset.size)])
         document.getElementById('${button}').click()
-        return document.querySelector('[aria-current=step] .card-name').textContent
+        const { textContent } = document.querySelector('[aria-current=step] .card-name')
+        return { title: textContent, asks: Object.fromEntries(asks) }
       })`),
     plotted: () =>
       evaluate<Record<string, number[]>>(`(() => {

@@ -107,7 +107,14 @@ describe('a file that is understood', () => {
       { tools: ['bash', 'read_file'] },
     ],
     'a list of lines at the margin, with comments between': [
-      file('tools: # these', '# first', '- bash', '# second', '- read_file', 'effort: low'),
+      file(
+        'tools: # these',
+        '# first',
+        '- bash',
+        '# second',
+        '- read_file',
+        'effort: low',
+      ),
       { tools: ['bash', 'read_file'], effort: 'low' },
     ],
     'an empty list: no tool': [file('tools: []'), { tools: [] }],
@@ -136,7 +143,10 @@ const BROKEN: Record<string, [source: string, reason: string]> = {
     '---\nname:\ndescription: y\n---',
     'line 2: name has no value',
   ],
-  'a blank description': [described('description: " "'), 'line 3: description has no value'],
+  'a blank description': [
+    described('description: " "'),
+    'line 3: description has no value',
+  ],
   'a description of which nothing follows': [
     described('description: >', '', 'effort: low'),
     'line 3: description has no value',
@@ -297,6 +307,7 @@ describe('a run', { concurrency: 4 }, () => {
     assert.equal(said[path('good-2')], 'another file is named good too')
     assert.match(said[path('folder')], /directory/i)
     assert.match(said[join(root, '.agents')], /not a directory/)
+    console.error(run.stderr)
     assert.equal(Object.keys(said).length, wrong.length + 6)
     assert.equal(run.code, 0)
 
@@ -313,8 +324,21 @@ describe('a run', { concurrency: 4 }, () => {
       mine: profile('mine', 'USER MINE', '---', 'user mine body'),
     })
     const project = {
-      mine: profile('mine', 'PROJECT MINE', 'tools: read_file', '---', 'project mine body'),
-      full: profile('full', 'FULL', 'model: other-model', 'effort: low', '---', 'full body'),
+      mine: profile(
+        'mine',
+        'PROJECT MINE',
+        'tools: read_file',
+        '---',
+        'project mine body',
+      ),
+      full: profile(
+        'full',
+        'FULL',
+        'model: other-model',
+        'effort: low',
+        '---',
+        'full body',
+      ),
       mute: profile('mute', 'MUTE', 'tools: []', '---', 'mute body'),
       wide: profile('wide', 'WIDE', 'tools: [bash, task]', '---', 'wide body'),
     }
@@ -427,17 +451,23 @@ describe('a run', { concurrency: 4 }, () => {
       assert.deepEqual(namesIn(asked('as nobody')[0]), FOUR)
     })
 
-    await t.test('what is not in the list is not run, whatever the child asks for', () => {
-      const [write, bash, nested, read] = outputs('as mine')
-      assert.deepEqual(write, ['No tool write_file, only read_file.', true])
-      assert.deepEqual(bash, ['No tool bash, only read_file.', true])
-      assert.deepEqual(nested, ['No tool task, only read_file.', true])
-      assert.match(read[0], /made\.mjs/)
-      assert(!existsSync(join(workdir, 'made.mjs')) && !existsSync(join(workdir, 'made.txt')))
-      const no = [`No tool task, only ${FOUR.join(', ')}.`, true]
-      assert.deepEqual([outputs('as full')[0], outputs('as nobody')[0]], [no, no])
-      assert.deepEqual(asked('a grandchild'), [])
-    })
+    await t.test(
+      'what is not in the list is not run, whatever the child asks for',
+      () => {
+        const [write, bash, nested, read] = outputs('as mine')
+        assert.deepEqual(write, ['No tool write_file, only read_file.', true])
+        assert.deepEqual(bash, ['No tool bash, only read_file.', true])
+        assert.deepEqual(nested, ['No tool task, only read_file.', true])
+        assert.match(read[0], /made\.mjs/)
+        assert(
+          !existsSync(join(workdir, 'made.mjs')) &&
+            !existsSync(join(workdir, 'made.txt')),
+        )
+        const no = [`No tool task, only ${FOUR.join(', ')}.`, true]
+        assert.deepEqual([outputs('as full')[0], outputs('as nobody')[0]], [no, no])
+        assert.deepEqual(asked('a grandchild'), [])
+      },
+    )
 
     await t.test('one that names task is not there at all', () => {
       const wide = `Profile not used: ${join(agents, 'wide.md')}: line 4: tools names task`

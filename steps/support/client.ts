@@ -118,12 +118,15 @@ async function json(response: Response): Promise<unknown> {
   }
 }
 
-/** A body that breaks off is a lost connection, and the SDK tries again as after one. */
+/** A body that breaks off is a lost connection, too. */
 function bodyOf(response: Response): Promise<string> {
   return response.text().catch((cause) => {
-    throw new SDK.APIConnectionError({ cause })
+    throw noConnection(cause)
   })
 }
+
+/** An error after which the SDK tries again. */
+export const noConnection = (cause: Error) => new SDK.APIConnectionError({ cause })
 
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live: Settings['live']): string | undefined {
@@ -152,8 +155,9 @@ export function explain(error: unknown, live: Settings['live']): string | undefi
 }
 
 function advice(status: number | undefined, live: Settings['live']): string {
-  const key = live && `${live.credential.name} in ${live.credential.source}`
-  if (status === 401 || status === 403) return `; check ${key}`
+  if (!live) return ''
+  const { name, source } = live.credential
+  if (status === 401 || status === 403) return `; check ${name} in ${source}`
   if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
   if (status === 429 || (status ?? 0) >= 500) return '; try again later'
   return ''

@@ -23,13 +23,8 @@ export function lock(path: string): void {
   const mine = `${path}.lock.${1 + Math.max(0, ...found.map(number))}`
   if (holder) throw busy(path, holder)
   try {
-    writeFileSync(
-      mine,
-      JSON.stringify({ pid: process.pid, start: startOf(process.pid) }),
-      {
-        flag: 'wx',
-      },
-    )
+    const me = { pid: process.pid, start: startOf(process.pid) }
+    writeFileSync(mine, JSON.stringify(me), { flag: 'wx' })
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw busy(path, mine)
     throw error
@@ -85,14 +80,19 @@ function startOf(pid: number): string {
     if (process.platform === 'linux') {
       const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
       const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-      const [, state] = stat.split(/\) (?!.*\) )/)
-      return `${boot} ${state.split(' ')[19]}`
+      const fields = stat.slice(stat.lastIndexOf(') ') + 2).split(' ')
+      // Killed, but not yet waited for: it never writes again.
+      return /[ZX]/.test(fields[0]) ? '' : `${boot} ${fields[19]}`
     }
     if (process.platform === 'darwin') {
-      const stdio = ['ignore', 'pipe', 'ignore'] as const
-      return execFileSync('ps', ['-o', 'lstart=', '-p', `${pid}`], { stdio: [...stdio] })
-        .toString()
-        .trim()
+      // Alike in every terminal: the time is printed by locale and zone.
+      const env = { ...process.env, LC_ALL: 'C', TZ: 'UTC' }
+      const args = ['-o', 'lstart=', '-p', `${pid}`]
+      return execFileSync('/bin/ps', args, {
+        env,
+        stdio: 'pipe',
+        encoding: 'utf8',
+      }).trim()
     }
   } catch {
     return '' // it ended meanwhile

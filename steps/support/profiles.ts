@@ -47,32 +47,42 @@ export function loadProfiles(session: Session, tools: Tool[]): Map<string, Profi
 
 function loadFolder(folder: string, toolNames: string[]): Map<string, Profile> {
   const found = new Map<string, Profile>()
-  const files = existsSync(folder) ? readdirSync(folder).sort() : []
+  const attempt = (path: string, load: () => void) => {
+    try {
+      load()
+    } catch (error) {
+      complain(`Profile not used: ${path}: ${(error as Error).message}`)
+    }
+  }
+  let files: string[] = []
+  attempt(folder, () => {
+    files = existsSync(folder) ? readdirSync(folder).sort() : []
+  })
   for (const file of files.filter((name) => name.endsWith('.md'))) {
     const path = join(folder, file)
-    try {
+    attempt(path, () => {
       const profile = parseProfile(decode(readFileSync(path)), toolNames)
       if (found.has(profile.name))
         throw new Error(`another file is named ${profile.name} too`)
       found.set(profile.name, profile)
-    } catch (error) {
-      complain(`Profile not used: ${path}: ${(error as Error).message}`)
-    }
+    })
   }
   return found
 }
 
 function decode(bytes: Buffer): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+    if (!text.includes('\0')) return text
   } catch {
-    throw new Error('it is not UTF-8 text')
+    // Said below, as of UTF-16 without a byte order mark.
   }
+  throw new Error('it is not UTF-8 text')
 }
 
 /**
- * Understands the part of YAML that such files use: plain, quoted and folded values,
- * lists in either style, comments.
+ * Understands the part of YAML that such files use: plain, quoted, folded and literal
+ * values, lists in either style, comments.
  *
  * @throws {Error} with the line and the reason
  */
@@ -92,7 +102,9 @@ export function parseProfile(source: string, toolNames: string[]): Profile {
       throw new Error(`${at}: unknown key ${key}, not ${KEYS.join(', ')}`)
     if (fields.has(key)) throw new Error(`${at}: ${key} stands twice`)
     const start = i
-    while (i + 1 < end && /^(\s|-\s|-$|$)/.test(lines[i + 1])) i++
+    // In a folded or literal text neither a comment nor a list is one.
+    const goesOn = /^[>|]/.test(rest ?? '') ? /^(\s|$)/ : /^(\s|-\s|-$|#|\]|$)/
+    while (i + 1 < end && goesOn.test(lines[i + 1])) i++
     const more = lines.slice(start + 1, i + 1)
     fields.set(key, { value: parseValue(rest ?? '', more, at), line: start + 1 })
   }
@@ -111,28 +123,34 @@ function parseValue(
   more: string[],
   at: string,
 ): string | string[] | undefined {
-  const start = first.replace(/^#.*/, '').trim()
-  const rest = more
-    .map((line) => line.trim())
-    .filter((line) => line && !line.startsWith('#'))
-  const block = /^([>|])[+-]?$/.exec(start)
-  if (block)
-    return more
-      .map((line) => line.trim())
-      .join(block[1] === '>' ? ' ' : '\n')
-      .trim()
-  if (start === '' && rest.length === 0) return undefined
-  if (start === '' && rest.every((line) => /^-(\s|$)/.test(line))) {
-    return rest.map((line) => scalar(line.slice(1), at))
-  }
-  const whole = [start, ...rest].join(' ').trim()
-  if (!whole.startsWith('[')) return scalar(whole, at)
-  const list = /^\[(.*)\]\s*(#.*)?$/.exec(whole)
-  if (!list) throw new Error(`${at}: the list has no closing ]`)
+  const block = /^([>|])[-+\d]*(?:\s+#.*)?$/.exec(first.trim())
+  if (block) return blockText(block[1], more)
+  if (/^[>|]/.test(first))
+    throw new Error(`${at}: text behind ${first[0]} belongs on the next lines`)
+  const lines = [first, ...more].map((line) => line.trim()).filter(Boolean)
+  while (lines[0]?.startsWith('#')) lines.shift()
+  if (lines.length === 0) return undefined
+  // Within quotes a # is text.
+  if (/^["']/.test(lines[0])) return scalar(lines.join(' '), at)
+  const parts = lines.map((line) => line.replace(/(^|\s+)#.*$/, '')).filter(Boolean)
+  const isList = !/^[^#]/.test(first) && parts.every((part) => /^-(\s|$)/.test(part))
+  if (isList) return parts.map((part) => scalar(part.slice(1), at))
+  const whole = parts.join(' ')
+  if (!whole.startsWith('[')) return whole
+  const list = /^\[([^\]]*)\]$/.exec(whole)
+  if (!list)
+    throw new Error(`${at}: the list has no closing ], or something stands behind it`)
   return list[1]
     .split(',')
     .filter((item) => item.trim())
     .map((item) => scalar(item, at))
+}
+
+/** A folded text (`>`) is one line a paragraph, a literal one (`|`) stays as it is. */
+function blockText(style: string, lines: string[]): string {
+  const indents = lines.filter((line) => line.trim()).map((line) => line.search(/\S/))
+  const text = lines.map((line) => line.slice(Math.min(...indents)).trimEnd()).join('\n')
+  return style === '|' ? text : text.replace(/\n(\n*)/g, (_, rest) => rest || ' ')
 }
 
 /** A plain value up to a comment, or a quoted one with its escapes resolved. */
@@ -158,7 +176,8 @@ function checkFields(fields: Fields, body: string, toolNames: string[]): Profile
   const text = (key: string) => {
     const { value } = fields.get(key) ?? {}
     if (!fields.has(key)) return undefined
-    if (typeof value !== 'string' || value.trim() === '') throw wrong(key, 'has no value')
+    if (Array.isArray(value)) throw wrong(key, 'must be text, not a list')
+    if (!value?.trim()) throw wrong(key, 'has no value')
     return value.trim()
   }
   const [name, description, effort, timeout] = KEYS.filter(
@@ -172,7 +191,7 @@ function checkFields(fields: Fields, body: string, toolNames: string[]): Profile
     throw wrong('effort', `is none of ${EFFORTS.join(', ')}`)
   const ms = timeout === undefined ? undefined : Number(timeout)
   if (ms !== undefined && !(Number.isInteger(ms) && ms >= 1000 && ms < 2 ** 31)) {
-    throw wrong('timeout', 'must be milliseconds: a whole number from 1000')
+    throw wrong('timeout', 'must be milliseconds: a whole number from 1000 to 2147483647')
   }
   const tools = toolsOf(fields, toolNames, wrong)
   return {

@@ -5,6 +5,7 @@ import type {
   MessageCreateParams,
   MessageParam,
 } from '@anthropic-ai/sdk/resources/messages'
+import { noConnection } from './client.ts'
 import { type LaneFile, type LaneLine, REQUEST_EVENTS } from './lane-file.ts'
 import { mapStrings, renumberIds } from './log.ts'
 import { requestError } from './protocol.ts'
@@ -156,7 +157,7 @@ function respond(
   const { event, status, error, message, content, stop_reason } = line
   if (event === 'api_error') return errorResponse(Number(status), error, retried)
   if (event === 'bad_reply') throw new ReplyError(String(message))
-  if (event === 'no_connection') throw new Error(`no connection: ${message}`)
+  if (event === 'no_connection') throw noConnection(new Error(message))
   if (event === 'no_answer') return unanswered(signal)
   return Response.json({
     id: 'msg_recorded',

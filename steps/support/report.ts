@@ -25,7 +25,7 @@ export function introduce(
   if (broken) complain(`Nothing can be logged: ${broken.message}`)
 }
 
-/** What each lane holds, and where the log is; a run that could not log all of it fails. */
+/** What each lane holds, and where the log is; a run not logged in full has failed. */
 export function summarize(
   lanes: Lane[],
   isLive: boolean,

@@ -15,7 +15,7 @@
  *   crashed     an error, a refusal, no text    the same, with the reason
  *
  * Builds on  07
- * Changes    PARENT_TOOLS, LAST_CALL, MAX_REPORT, LoopEnd, Outcome, agentLoop,
+ * Changes    PARENT_TOOLS, LAST_CALL, MAX_REPORT, LoopEnd, Ending, Outcome, agentLoop,
  *            runSubagent, taskResult, describe, lastText, repair, session.run
  * Run        npx tsx steps/08-failure.ts
  * Log        diff -r logs/recorded/08-failure.same-cause logs/08-failure
@@ -174,16 +174,18 @@ type TaskInput = {
 
 type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns' }
 
-/** How a child ended. `text` is its report if it completed, else its last words. */
-type Outcome = {
-  text: string
-  turns: number
-  tokens: { input: number; output: number }
-} & (
+/** How a child can end. */
+type Ending =
   | { status: 'completed' | 'capped' | 'aborted' }
   | { status: 'timed_out'; ms: number }
   | { status: 'crashed'; reason: string }
-)
+
+/** `text` is the child's report if it completed, else its last words. */
+type Outcome = Ending & {
+  text: string
+  turns: number
+  tokens: { input: number; output: number }
+}
 
 /** The one place where a history grows: what is pushed is a line of the lane's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
@@ -259,11 +261,16 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   const ms = input.timeoutMs ?? profile?.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
   const subMessages: MessageParam[] = []
-  const facts = () => ({
-    text: lastText(subMessages),
-    turns: subMessages.filter(({ role }) => role === 'assistant').length,
-    tokens: session.usage(subMessages),
-  })
+  const end = (ending: Ending): Outcome => {
+    const turns = subMessages.filter(({ role }) => role === 'assistant').length
+    session.event(subMessages, 'outcome', { ...ending, turns })
+    return {
+      ...ending,
+      text: lastText(subMessages),
+      turns,
+      tokens: session.usage(subMessages),
+    }
+  }
   try {
     const { stopReason } = await agentLoop(subMessages, {
       prompt,
@@ -277,18 +284,14 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
       effort: profile?.effort,
       signal: child.signal,
     })
-    if (stopReason === 'end_turn') return { ...facts(), status: 'completed' }
-    if (stopReason === 'max_turns') return { ...facts(), status: 'capped' }
-    return {
-      ...facts(),
-      status: 'crashed',
-      reason: `its report was cut by ${stopReason}`,
-    }
+    if (stopReason === 'end_turn') return end({ status: 'completed' })
+    if (stopReason === 'max_turns') return end({ status: 'capped' })
+    return end({ status: 'crashed', reason: `its report was cut by ${stopReason}` })
   } catch (error) {
     repair(subMessages)
-    if (signal?.aborted) return { ...facts(), status: 'aborted' }
-    if (child.signal.aborted) return { ...facts(), status: 'timed_out', ms: Number(ms) }
-    return { ...facts(), status: 'crashed', reason: session.explain(error) }
+    if (signal?.aborted) return end({ status: 'aborted' })
+    if (child.signal.aborted) return end({ status: 'timed_out', ms: Number(ms) })
+    return end({ status: 'crashed', reason: session.explain(error) })
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', relay)

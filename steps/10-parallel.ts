@@ -210,18 +210,20 @@ type ChildSettings = ReturnType<typeof childSettings> & {
 
 type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns' }
 
-/** How a child ended. `text` is its report if it completed, else its last words. */
-type Outcome = {
+/** How a child can end. */
+type Ending =
+  | { status: 'completed' | 'capped' | 'aborted' }
+  | { status: 'timed_out'; ms: number }
+  | { status: 'crashed'; reason: string }
+
+/** `text` is the child's report if it completed, else its last words. */
+type Outcome = Ending & {
   lane: string
   worktree?: { kept: boolean; told: string }
   text: string
   turns: number
   tokens: { input: number; output: number }
-} & (
-  | { status: 'completed' | 'capped' | 'aborted' }
-  | { status: 'timed_out'; ms: number }
-  | { status: 'crashed'; reason: string }
-)
+}
 
 /** The one place where a history grows: what is pushed is a line of the lane's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
@@ -340,10 +342,17 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
   signal?.addEventListener('abort', relay)
   const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
-  const facts = () => {
+  const end = (ending: Ending): Outcome => {
     const own = subMessages.slice(start)
     const turns = own.filter(({ role }) => role === 'assistant').length
-    return { lane, text: lastText(own), turns, tokens: session.usage(subMessages) }
+    session.event(subMessages, 'outcome', { ...ending, turns })
+    return {
+      ...ending,
+      lane,
+      text: lastText(own),
+      turns,
+      tokens: session.usage(subMessages),
+    }
   }
   try {
     const { stopReason } = await agentLoop(subMessages, {
@@ -351,18 +360,14 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
       prompt: resume ? `${prompt}\n\n${FILES_CHANGED}` : prompt,
       signal: child.signal,
     })
-    if (stopReason === 'end_turn') return { ...facts(), status: 'completed' }
-    if (stopReason === 'max_turns') return { ...facts(), status: 'capped' }
-    return {
-      ...facts(),
-      status: 'crashed',
-      reason: `its report was cut by ${stopReason}`,
-    }
+    if (stopReason === 'end_turn') return end({ status: 'completed' })
+    if (stopReason === 'max_turns') return end({ status: 'capped' })
+    return end({ status: 'crashed', reason: `its report was cut by ${stopReason}` })
   } catch (error) {
     repair(subMessages)
-    if (signal?.aborted) return { ...facts(), status: 'aborted' }
-    if (child.signal.aborted) return { ...facts(), status: 'timed_out', ms: Number(ms) }
-    return { ...facts(), status: 'crashed', reason: session.explain(error) }
+    if (signal?.aborted) return end({ status: 'aborted' })
+    if (child.signal.aborted) return end({ status: 'timed_out', ms: Number(ms) })
+    return end({ status: 'crashed', reason: session.explain(error) })
   } finally {
     clearTimeout(timer)
     signal?.removeEventListener('abort', relay)

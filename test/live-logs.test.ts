@@ -24,7 +24,6 @@ import {
   type Json,
   makeRoot,
   readLane,
-  runStep,
   type Server,
   stall,
   startStep,

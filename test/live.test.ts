@@ -147,14 +147,15 @@ describe('the mode', { concurrency: 4 }, () => {
       [`ANTHROPIC_API_KEY=“${KEY}”`, /^ANTHROPIC_API_KEY in \.env .*a curly quote/],
       [`ANTHROPIC_AUTH_TOKEN="${KEY} "`, /^ANTHROPIC_AUTH_TOKEN in \.env .*a space/],
       [envFile('api.example.com/v1'), /^ANTHROPIC_BASE_URL is api\.example\.com\/v1: /],
-      [envFile('http://'), /^ANTHROPIC_BASE_URL is http:\/\/: it must begin with/],
+      [envFile('http://me:s3cret@host'), /^ANTHROPIC_BASE_URL must hold no user name/],
+      [envFile('http://'), /^ANTHROPIC_BASE_URL is http:\/\/: it must be a URL/],
       [envFile(url, 'REQUEST_LIMIT=0'), /^REQUEST_LIMIT is 0: .* whole number from 1/],
     ]
     for (const [dotenv, said] of wrong) {
       const run = await runStep({ ...HI, dotenv, root })
       assert.match(run.stderr, said)
       assert.equal(run.stderr.split('\n').length, 2)
-      assert.doesNotMatch(run.stdout + run.stderr, new RegExp(KEY))
+      assert.doesNotMatch(run.stdout + run.stderr, new RegExp(`${KEY}|s3cret`))
       assert.equal(run.code, 1)
     }
   })
@@ -258,7 +259,7 @@ describe('failures', { concurrency: 4 }, () => {
   test('no server: the run fails, and its log says why', async (t) => {
     const server = await startServer([])
     await server.close()
-    const dotenv = envFile(server.url)
+    const dotenv = envFile(server.url.replace('127.0.0.1', 'localhost'))
     const run = await runStep({ ...HI, dotenv, root: makeRoot(t) })
     const line =
       /^no connection: .*ECONNREFUSED.* \(test-model at http:.*BASE_URL right\?\n$/

@@ -168,7 +168,7 @@ describe('what a reader changes', { concurrency: 2 }, () => {
 
   test('a turn that the recording does not have is not invented', async () => {
     const root = makeRoot()
-    editStep(root, '02-tool-use', 'content: prompt })', 'content: `${prompt} Please.` })')
+    editStep(root, '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })")
     const run = await runStep({ step: '02-tool-use', root })
     assert.equal(run.code, 1)
     assert.match(run.stderr, /this prompt was not recorded/)

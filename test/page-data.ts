@@ -1,4 +1,4 @@
-/** `npm run page` brings logs/recorded/ into docs/index.html, and the page's own hashes. */
+/** `npm run page` brings the recordings, and the page's own hashes, into the page. */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -17,7 +17,7 @@ const POLICY = /(<meta http-equiv="Content-Security-Policy" content=")[^"]*(">)/
  * The page with the recordings as they are in `logs/recorded/`, one block per lane, and
  * with a policy that lets nothing run but the page's own style and script.
  *
- * @throws {Error} naming what is missing in the page, or the line that makes a lane no log
+ * @throws {Error} naming what the page lacks, or the line that makes a file no log
  */
 export function currentPage(html: string): string {
   const blocks = readdirSync(RECORDED)
@@ -42,8 +42,8 @@ export function currentPage(html: string): string {
 function laneBlock(folder: string, lane: { name: string }): string {
   const file = `${lane.name}.log`
   const text = readFileSync(join(RECORDED, folder, file), 'utf8')
-  const data = text.replaceAll('<', '\\u003c')
-  return `<script type="application/jsonl" data-file="${folder}/${file}">${data}</script>\n`
+  const start = `<script type="application/jsonl" data-file="${folder}/${file}">`
+  return `${start}${text.replaceAll('<', '\\u003c')}</script>\n`
 }
 
 function hashOf(page: string, pattern: RegExp): string {

@@ -1,4 +1,4 @@
-/** The page in a real browser: headless Chromium over its DevTools protocol, by a pipe. */
+/** The page in a real browser: headless Chromium, driven over its DevTools protocol. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -74,7 +74,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   })
 
   for (const [name, lanes] of runs) {
-    test(`${name}: every moment, back and forward, with the sizes of the files`, async () => {
+    test(`${name}: every moment, back and forward, in the files' sizes`, async () => {
       const count = countLines(lanes)
       await page.open(`?behind=#${name}`)
       assert.equal(await page.text('#count'), `${count} / ${count}`)
@@ -157,7 +157,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     assert.equal(await page.count('.plot .behind .dot'), requestSizes(before[0]).length)
   })
 
-  test('the sentence says what a subagent keeps to itself, and what comes back', async () => {
+  test('the sentence says what stays in the child, and what comes back', async () => {
     const [parent, child] = runs.get('04-subagent') ?? []
     const [before] = runs.get('02-tool-use') ?? []
     const sum = (lane: LaneFile) => requestSizes(lane).reduce((a, b) => a + b)
@@ -223,7 +223,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     assert.equal(await page.text('[aria-current=step] .card-name'), 'sub-1 3')
   })
 
-  test('a line leads from the call to the child, and from its last text to the result', async () => {
+  test('lines lead from the call to the child, and from its last text back', async () => {
     await page.open('#04-subagent')
     const ends = await page.evaluate<Json[]>(`Array.from(
       document.querySelectorAll('.link'),
@@ -260,7 +260,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   test('an outcome that is not completed looks different at a glance', async () => {
     const look = (selector: string) =>
       page.evaluate<string[]>(`(() => {
-        const { borderStyle, borderColor } = getComputedStyle(document.querySelector('${selector}'))
+        const node = document.querySelector('${selector}')
+        const { borderStyle, borderColor } = getComputedStyle(node)
         return [borderStyle, borderColor]
       })()`)
     await page.show('08-failure')
@@ -292,7 +293,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       assert.deepEqual(await page.plotted(), sizesOf(lanes))
       const columns =
         'parent 1, parent 2, sub-1 1, sub-1 2, sub-1 3, sub-1 4, sub-2 1, sub-2 2, ' +
-        'sub-10 1, sub-10, parent 3, parent 4, sub-2 3, sub-2, sub-2 4, parent 5, parent 6'
+        'sub-10 1, sub-10, parent 3, parent 4, sub-2 3, sub-2, sub-2 4, ' +
+        'parent 5, parent 6'
       assert.equal((await page.cards()).join(', '), columns)
       const walked = (await page.walk('back', 16)).map(({ title }) => title).reverse()
       const inTurn =
@@ -428,7 +430,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     })
   })
 
-  test('no scrolling sideways from 360 px on; the panel stays in sight where it is wide', async () => {
+  test('from 360 px on nothing scrolls sideways; the moment is in sight', async () => {
     for (const [width, height] of [
       [360, 740],
       [768, 1024],
@@ -444,8 +446,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       const { top, bottom } = await page.boxOf('#m15')
       const player = await page.boxOf('.player')
       const panel = await page.boxOf('#panel')
-      assert(bottom <= player.top + 1, 'the moment is above the player')
-      assert(top >= (width > 859 ? panel.bottom : 0), 'and below the panel')
+      assert(bottom <= player.top + 1, `above the player, at ${width} px`)
+      assert(top >= (width > 859 ? panel.bottom : 0), `below the panel, at ${width} px`)
     }
     await page.resize(1280, 900)
   })
@@ -463,7 +465,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       assert(contrast(text, paper) > 7, `${text} on ${paper}`)
     }
     assert.notEqual(colours[0], colours[1])
-    const animation = `getComputedStyle(document.querySelector('[aria-current=step]')).animationName`
+    const now = `document.querySelector('[aria-current=step]')`
+    const animation = `getComputedStyle(${now}).animationName`
     assert.equal(await page.evaluate(animation), 'appear')
     await page.prefer('prefers-reduced-motion', 'reduce')
     assert.equal(await page.evaluate(animation), 'none')
@@ -515,7 +518,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     server.closeAllConnections()
   })
 
-  test('no request left the page in all this, and nothing was wrong on the console', () => {
+  test('in all this no request left the page, and the console stayed empty', () => {
     assert.deepEqual(
       page.requests().filter((url) => !/^(file|data|http:\/\/127)/.test(url)),
       [],
@@ -661,7 +664,7 @@ function hostileRun(write: Write, evil: string): string[] {
         result('none', null),
       ]),
       { level: evil, event: evil, status: { a: 1 }, error: evil, more: evil },
-      '{"role":"user","content":[{"type":"tool_use","name":"x","input":{"__proto__":{"polluted":1}}}]}',
+      '{"role":"user","content":[{"input":{"__proto__":{"polluted":1}}}]}',
     ]),
   ]
 }
@@ -709,6 +712,7 @@ async function openPage(path: string, profile: string) {
   ]
   const browser = spawn(path, [...args, 'about:blank'], {
     stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
+    detached: true, // a group of its own, which ends when this pipe does
   })
   const ended = once(browser, 'close')
   const [, , , input, output] = browser.stdio as unknown as [
@@ -810,7 +814,7 @@ async function openPage(path: string, profile: string) {
         addEventListener('hashchange', done, { once: true })
         location.hash = '#${address}'
       })`),
-    /** Presses a button so many times: the card of each moment, and what the lanes ask. */
+    /** Presses a button so many times: the moments' cards, and what the lanes ask. */
     walk: (button: string, times: number) =>
       evaluate<Step[]>(`Array.from({ length: ${times} }, () => {
         const asking = Array.from(document.querySelectorAll('[data-state=asks]'))
@@ -822,10 +826,12 @@ async function openPage(path: string, profile: string) {
     plotted: () =>
       evaluate<Record<string, number[]>>(`(() => {
         const dots = Array.from(document.querySelectorAll('.plot > .dot'))
-        const sizesOf = (lane) =>
-          dots.filter((dot) => dot.dataset.lane === lane).map((dot) => Number(dot.dataset.size))
-        const lanes = Array.from(document.querySelectorAll('.next'), (it) => it.dataset.lane)
-        return Object.fromEntries(lanes.map((lane) => [lane, sizesOf(lane)]))
+        const lanes = Array.from(document.querySelectorAll('.next'))
+        return Object.fromEntries(lanes.map(({ dataset: { lane } }) => [
+          lane,
+          dots.filter(({ dataset }) => dataset.lane === lane)
+            .map(({ dataset }) => Number(dataset.size)),
+        ]))
       })()`),
     centreOf: async (selector: string) => {
       const { x, y, width, height } = await boxOf(selector)
@@ -855,13 +861,17 @@ async function openPage(path: string, profile: string) {
       await send('DOM.setFileInputFiles', { files, nodeId })
       await noticed()
     },
-    resize: (width: number, height: number) =>
-      send('Emulation.setDeviceMetricsOverride', {
-        width,
-        height,
-        deviceScaleFactor: 1,
-        mobile: width < 500,
-      }),
+    resize: async (width: number, height: number) => {
+      const size = { width, height, deviceScaleFactor: 1, mobile: width < 500 }
+      await send('Emulation.setDeviceMetricsOverride', size)
+      await evaluate(`new Promise((done) => {
+        const look = () => {
+          if (innerWidth === ${width} && innerHeight === ${height}) done()
+          else requestAnimationFrame(look)
+        }
+        requestAnimationFrame(() => requestAnimationFrame(look))
+      })`)
+    },
     prefer: (name: string, value: string) =>
       send('Emulation.setEmulatedMedia', { features: name ? [{ name, value }] : [] }),
     requests: () =>
@@ -884,6 +894,16 @@ async function openPage(path: string, profile: string) {
       const timer = setTimeout(() => browser.kill('SIGKILL'), 5000)
       await ended
       clearTimeout(timer)
+      endGroup(browser.pid)
     },
+  }
+}
+
+/** Ends what a browser has started and not ended yet; Windows knows no groups. */
+function endGroup(pid = 0) {
+  try {
+    if (pid > 0 && process.platform !== 'win32') process.kill(-pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error // it is gone
   }
 }

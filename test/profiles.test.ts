@@ -287,9 +287,9 @@ describe('a run', { concurrency: 4 }, () => {
       'utf16-no-bom': Buffer.from(file(), 'utf16le'),
       'good-1': profile('good', 'The first.', '---', 'One.'),
       'good-2': profile('good', 'The second.', '---', 'Two.'),
-      'not-a-profile.txt': 'Notes.',
     })
     mkdirSync(join(agents, 'folder.md'))
+    writeFileSync(join(agents, 'notes.txt'), 'No profile.')
     writeFileSync(join(root, '.agents'), 'a file where a folder should be')
     const run = await runLive(t, [text('Done.')], { step: STEP, args: ['Go.'], root })
 
@@ -307,7 +307,6 @@ describe('a run', { concurrency: 4 }, () => {
     assert.equal(said[path('good-2')], 'another file is named good too')
     assert.match(said[path('folder')], /directory/i)
     assert.match(said[join(root, '.agents')], /not a directory/)
-    console.error(run.stderr)
     assert.equal(Object.keys(said).length, wrong.length + 6)
     assert.equal(run.code, 0)
 

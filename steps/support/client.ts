@@ -165,11 +165,8 @@ function advice(status: number | undefined, live: Settings['live']): string {
 
 function causeOf(error: unknown): string {
   const { cause, code, message } = error as NodeJS.ErrnoException & { cause?: unknown }
-  return cause
-    ? causeOf(cause)
-    : code && !message.includes(code)
-      ? `${code} ${message}`
-      : message
+  if (cause) return causeOf(cause)
+  return code && !message.includes(code) ? `${code} ${message}`.trim() : message
 }
 
 function firstLine(text: string): string {

@@ -127,6 +127,12 @@ export class Lanes {
     showCalls(lane.name, message)
   }
 
+  /** Writes a line that is no message: a good outcome as information, else a warning. */
+  event(messages: MessageParam[], event: string, fields: object): void {
+    const level = 'status' in fields && fields.status === 'completed' ? 'info' : 'warn'
+    this.#lanes.get(messages)?.event(level, event, fields)
+  }
+
   #remember(messages: MessageParam[], message: MessageParam): Lane {
     const lane = this.#lanes.get(messages)
     if (!lane) throw new Error('This array has no log: call session.openLane first.')

@@ -87,12 +87,8 @@ function startOf(pid: number): string {
     if (process.platform === 'darwin') {
       // Alike in every terminal: the time is printed by locale and zone.
       const env = { ...process.env, LC_ALL: 'C', TZ: 'UTC' }
-      const args = ['-o', 'lstart=', '-p', `${pid}`]
-      return execFileSync('/bin/ps', args, {
-        env,
-        stdio: 'pipe',
-        encoding: 'utf8',
-      }).trim()
+      const options = { env, encoding: 'utf8', stdio: 'pipe' } as const
+      return execFileSync('/bin/ps', ['-o', 'lstart=', '-p', `${pid}`], options).trim()
     }
   } catch {
     return '' // it ended meanwhile

@@ -28,7 +28,7 @@ export type Lane = {
   /** One line per message; the reply adds why it stopped and, live, what it cost. */
   message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
   /** A line that is no message, such as a request that got no reply. */
-  event: (level: 'warn' | 'error', event: string, fields?: object) => void
+  event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
   /** Messages, bytes of the largest request, tokens in and out as the API gave them. */
   sums: { messages: number; largest: number; input: number; output: number }
 }

@@ -134,6 +134,11 @@ export class Session {
     this.#lanes.log(messages, message)
   }
 
+  /** Writes a line that is no message into the log of an array, such as an outcome. */
+  event(messages: MessageParam[], event: string, fields: object): void {
+    this.#lanes.event(messages, event, fields)
+  }
+
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
   async ask(question: string): Promise<boolean> {
     if (!this.live || !process.stdin.isTTY) return false

@@ -23,14 +23,13 @@ export function readBack(folder: string, name: string, workdir: string): LaneFil
   const names = childrenIn(folder)
   const path = join(folder, `${name}.log`)
   if (!existsSync(path) || (name !== 'parent' && !names.includes(name))) {
-    throw new Error(
-      `There is no ${name} in this run, only ${names.join(', ') || 'no child'}.`,
-    )
+    const others = names.length > 0 ? `, only ${names.join(', ')}` : ' yet, nor another'
+    throw new Error(`There is no ${name} in this run${others}.`)
   }
   dropTornLine(path)
   const file = readLane(path)
   const messages = mapStrings(file.messages, (text) =>
-    text.replaceAll('<workdir>', workdir),
+    text.replaceAll('<workdir>', () => workdir),
   )
   const reason = brokenHistory(messages)
   if (reason) throw new Error(`${path} cannot be continued: ${reason}`)
@@ -48,7 +47,7 @@ export function childrenIn(folder: string): string[] {
 function dropTornLine(path: string): void {
   const bytes = readFileSync(path)
   const end = bytes.lastIndexOf('\n') + 1
-  if (end === bytes.length) return
+  if (end === bytes.length || end === 0) return // whole, or without even a first line
   try {
     JSON.parse(bytes.subarray(end).toString())
     appendFileSync(path, '\n') // whole, but for its end
@@ -58,6 +57,7 @@ function dropTornLine(path: string): void {
 }
 
 function brokenHistory(messages: MessageParam[]): string | undefined {
+  if (messages.length === 0) return undefined // its writer died before the first prompt
   const closed = messages.at(-1)?.role === 'assistant' ? messages.slice(0, -1) : messages
   const tools = [{ name: 'any', input_schema: { type: 'object' } }]
   return requestError({ model: 'any', max_tokens: 1, tools, messages: closed })

@@ -159,8 +159,12 @@ function hideSecrets(env: NodeJS.ProcessEnv): void {
 function cleanBaseURL(given: string): string {
   if (!/^https?:\/\/[^\s/]/.test(given) || !URL.canParse(given)) {
     throw new Error(
-      `ANTHROPIC_BASE_URL is ${given}: it must begin with http:// or https://`,
+      `ANTHROPIC_BASE_URL is ${given}: it must be a URL with http:// or https://`,
     )
+  }
+  const { username, password, search } = new URL(given)
+  if (username || password || search) {
+    throw new Error('ANTHROPIC_BASE_URL must hold no user name, password or query')
   }
   return given
     .replace(/\/+$/, '')

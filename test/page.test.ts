@@ -431,6 +431,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   })
 
   test('from 360 px on nothing scrolls sideways; the moment is in sight', async () => {
+    await page.open('#01-agent-loop')
     for (const [width, height] of [
       [360, 740],
       [768, 1024],
@@ -774,6 +775,10 @@ async function openPage(path: string, profile: string) {
     assert(!exceptionDetails, exceptionDetails?.exception?.description)
     return result.value
   }
+  const url = pathToFileURL(PAGE).href
+  /** Opens the page from the disk; in English, unless the address says otherwise. */
+  const open = (address: string) =>
+    go(url + (address.startsWith('?') ? address : `?lang=en${address}`))
   const on = (selector: string, property: string) =>
     evaluate(`document.querySelector(${JSON.stringify(selector)})${property}`)
   const boxOf = (selector: string) =>
@@ -793,11 +798,7 @@ async function openPage(path: string, profile: string) {
     evaluate,
     go,
     boxOf,
-    /** Opens the page from the disk; in English, unless the address says otherwise. */
-    open: (address: string) => {
-      const search = address.startsWith('?') ? address : `?lang=en${address}`
-      return go(pathToFileURL(PAGE).href + search)
-    },
+    open,
     text: (selector: string) => on(selector, '.innerText') as Promise<string>,
     attribute: (selector: string, name: string) =>
       on(selector, `.getAttribute('${name}')`),
@@ -807,13 +808,17 @@ async function openPage(path: string, profile: string) {
       evaluate<string[]>(
         `Array.from(document.querySelectorAll('.card-name'), (it) => it.textContent)`,
       ),
-    /** Another run or moment, in the page that is open. */
-    show: (address: string) =>
-      evaluate(`new Promise((done) => {
-        if (location.hash === '#${address}') return done()
-        addEventListener('hashchange', done, { once: true })
-        location.hash = '#${address}'
-      })`),
+    /** Another run or moment, without loading the page again. */
+    show: async (address: string) => {
+      const hash = `#${address}`
+      const at = await evaluate<string>('location.href')
+      if (!at.startsWith(url)) return open(hash)
+      if (at.endsWith(hash)) return
+      await evaluate(`new Promise((done) => {
+        addEventListener('hashchange', () => done(), { once: true })
+        location.hash = '${hash}'
+      })`)
+    },
     /** Presses a button so many times: the moments' cards, and what the lanes ask. */
     walk: (button: string, times: number) =>
       evaluate<Step[]>(`Array.from({ length: ${times} }, () => {

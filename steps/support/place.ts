@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync } from
 import { basename, dirname, join, resolve } from 'node:path'
 import { type LaneFile, readFolder } from './lane-file.ts'
 import { lock } from './lock.ts'
-import type { Settings } from './settings.ts'
+import { HOW_TO_GO_LIVE, type Settings } from './settings.ts'
 import { startRepository } from './worktree.ts'
 
 export type Place = {
@@ -62,6 +62,10 @@ function startingFiles(root: string, step: string, workdir: string): void {
 
 function offlinePlace(root: string, step: string, replayed?: string) {
   const folder = replayed ? resolve(replayed) : join(root, 'logs', 'recorded', step)
+  if (!replayed && !existsSync(folder)) {
+    const advice = 'replay another one with --replay FOLDER.'
+    throw new Error(`There is no recording of ${step}: ${advice} ${HOW_TO_GO_LIVE}`)
+  }
   const lanes = readFolder(folder)
   let name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
   // A replay never writes over what it replays.

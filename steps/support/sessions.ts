@@ -13,16 +13,22 @@ import { mapStrings } from './log.ts'
 import { requestError } from './protocol.ts'
 
 /**
- * Reads a lane of this run back. A last line that was torn when its writer died is
+ * Reads a lane of this run back; once the run has begun, only a child's. A last line that was torn when its writer died is
  * dropped from the file; a call that was never answered is left for the caller to answer.
  *
  * @throws {Error} when there is no such lane (naming those there are), or when its file
  * is broken in any other way
  */
-export function readBack(folder: string, name: string, workdir: string): LaneFile {
+export function readBack(
+  folder: string,
+  name: string,
+  workdir: string,
+  begun = false,
+): LaneFile {
   const names = childrenIn(folder)
   const path = join(folder, `${name}.log`)
-  if (!existsSync(path) || (name !== 'parent' && !names.includes(name))) {
+  const isParent = name === 'parent' && !begun && existsSync(path)
+  if (!isParent && !names.includes(name)) {
     const others = names.length > 0 ? `, only ${names.join(', ')}` : ' yet, nor another'
     throw new Error(`There is no ${name} in this run${others}.`)
   }

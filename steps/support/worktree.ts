@@ -1,7 +1,7 @@
 /** A child's own git worktree: made from HEAD, removed when nothing came of it. */
 import { execFile, execFileSync } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import type { Session } from './session.ts'
 
@@ -16,12 +16,19 @@ let queue: Promise<unknown> = Promise.resolve()
  */
 function git(cwd: string, ...args: string[]): Promise<string> {
   const result = queue.then(async () => {
-    const { stdout } = await run('git', ['-c', 'core.quotePath=false', ...args], {
-      cwd,
-      env: gitEnvironment(),
-      maxBuffer: 1 << 26,
-    })
-    return stdout.trimEnd()
+    const options = { cwd, env: gitEnvironment(), maxBuffer: 1 << 26 }
+    try {
+      const all = ['-c', 'core.quotePath=false', ...args]
+      return (await run('git', all, options)).stdout.trimEnd()
+    } catch (cause) {
+      const { code, stderr, message } = cause as NodeJS.ErrnoException & {
+        stderr?: string
+      }
+      const said = (stderr || message).trim().split('\n').at(-1)
+      throw Object.assign(new Error(`git ${args[0]} failed: ${said}`, { cause }), {
+        code,
+      })
+    }
   })
   queue = result.catch(() => {})
   return result
@@ -41,11 +48,12 @@ function gitEnvironment(): NodeJS.ProcessEnv {
  */
 export async function openWorktree(workdir: string, lane: string): Promise<Worktree> {
   await checkRepository(workdir)
-  const taken = await git(workdir, 'branch', '--list', '--format=%(refname:short)')
+  const taken = await git(workdir, 'for-each-ref', '--format=%(refname)', 'refs/heads')
   for (let n = 1; ; n++) {
     const name = n === 1 ? lane : `${lane}-${n}`
     const tree = { path: join(`${workdir}.worktrees`, name), branch: `agent/${name}` }
-    if (existsSync(tree.path) || taken.split('\n').includes(tree.branch)) continue
+    const isTaken = taken.split('\n').includes(`refs/heads/${tree.branch}`)
+    if (isTaken || existsSync(tree.path)) continue
     await git(workdir, 'worktree', 'add', '-q', '-b', tree.branch, tree.path, 'HEAD')
     return { ...tree, path: realpathSync(tree.path) }
   }
@@ -64,12 +72,14 @@ async function checkRepository(workdir: string): Promise<void> {
   })
 }
 
-/** The worktree of a branch, if it is still there. */
+/** The worktree that was made on a branch, if it is still there. */
 export async function findWorktree(
   workdir: string,
   branch: string,
 ): Promise<Worktree | undefined> {
-  return (await listWorktrees(workdir)).find((tree) => tree.branch === branch)
+  const trees = await listWorktrees(workdir)
+  const own = trees.find(({ path }) => `agent/${basename(path)}` === branch)
+  return own && { path: own.path, branch } // a child may have left its branch
 }
 
 /** Names the worktrees that earlier runs have left, killed ones too. */
@@ -83,9 +93,12 @@ async function listWorktrees(workdir: string): Promise<Worktree[]> {
   const list = await git(workdir, 'worktree', 'list', '--porcelain').catch(() => '')
   const trees = list.split('\n\n').map((entry) => ({
     path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',
-    branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? '',
+    branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? 'none',
   }))
-  return trees.filter(({ path, branch }) => /^agent\//.test(branch) && existsSync(path))
+  return trees
+    .filter(({ path }) => existsSync(path))
+    .map(({ path, branch }) => ({ path: realpathSync(path), branch }))
+    .filter(({ path }) => dirname(path) === `${workdir}.worktrees`)
 }
 
 /**
@@ -94,12 +107,29 @@ async function listWorktrees(workdir: string): Promise<Worktree[]> {
  */
 export async function closeWorktree(
   workdir: string,
-  { path, branch }: Worktree,
+  tree: Worktree,
 ): Promise<{ kept: boolean; told: string }> {
-  const base = await git(workdir, 'merge-base', 'HEAD', branch)
+  const path = relative(workdir, tree.path).replaceAll('\\', '/')
+  const where = /^[\w./-]+$/.test(path) ? path : `"${path}"`
+  if (!existsSync(tree.path)) {
+    const told = `Its worktree is gone; what it committed is on branch ${tree.branch}.`
+    return { kept: false, told }
+  }
+  try {
+    return await examine(workdir, tree, where)
+  } catch (error) {
+    const told = `Its worktree ${where} cannot be examined: ${(error as Error).message}`
+    return { kept: true, told }
+  }
+}
+
+async function examine(workdir: string, tree: Worktree, where: string) {
+  const { path } = tree
   const head = await git(path, 'rev-parse', 'HEAD')
+  const branch = await git(path, 'rev-parse', '--abbrev-ref', 'HEAD')
+  const base = await git(workdir, 'merge-base', 'HEAD', head)
   const dirty = await git(path, 'status', '--porcelain', '--untracked-files=all')
-  if (head === base && dirty === '') {
+  if (branch === tree.branch && head === base && dirty === '') {
     await git(workdir, 'worktree', 'remove', '--force', path)
     await git(workdir, 'branch', '-q', '-D', branch)
     return { kept: false, told: 'It changed nothing, so its worktree was removed.' }
@@ -107,11 +137,13 @@ export async function closeWorktree(
   const tracked = await git(path, 'diff', '--name-only', base)
   const fresh = await git(path, 'ls-files', '--others', '--exclude-standard')
   const files = [...tracked.split('\n'), ...fresh.split('\n')].filter(Boolean).sort()
-  const where = relative(workdir, path).replaceAll('\\', '/')
+  const changed = files.join(', ') || 'nothing in the end'
   const told = [
-    `Its worktree ${where} on branch ${branch} is kept. Changed: ${files.join(', ')}.`,
+    `Its worktree ${where} on branch ${branch} is kept. Changed: ${changed}.`,
     dirty && `Not all of it is committed: git -C ${where} add -A, then commit.`,
-    `To look: git diff HEAD...${branch}. To take it over: git merge -q ${branch}.`,
+    branch === 'HEAD'
+      ? `It is on no branch: git -C ${where} switch -c NAME, then merge that.`
+      : `To look: git diff HEAD...${branch}. To take it over: git merge -q ${branch}.`,
   ]
   return { kept: true, told: told.filter(Boolean).join(' ') }
 }
@@ -123,6 +155,7 @@ export function startRepository(folder: string): void {
     'user.email': 'step@example.invalid',
     'commit.gpgsign': 'false',
     'core.autocrlf': 'false',
+    'core.hooksPath': 'no-hooks', // nor those of a template
   }
   const commands = [
     ['init', '-q'],

@@ -52,9 +52,12 @@ async function until(ready: () => unknown, what: string) {
   }
 }
 
-const isAlive = (pid: number) => {
+function isAlive(pid: number): boolean {
   try {
-    return process.kill(pid, 0)
+    process.kill(pid, 0)
+    if (process.platform !== 'linux') return true
+    // One that nobody has waited for is dead all the same.
+    return !readFileSync(`/proc/${pid}/stat`, 'utf8').includes(') Z ')
   } catch {
     return false
   }
@@ -164,7 +167,7 @@ describe('logs', { concurrency: 4 }, () => {
       /^02-tool-use, live: .*\n1\n$/,
       'exit code 1: a prompt has failed',
     )
-    const { messages } = laneOf({ stdout, root } as never)
+    const { messages } = laneOf({ stdout, root })
     assert.equal(messages.length, 5)
     assert.equal(messages[4].content[0].text, 'Done.')
   })
@@ -203,7 +206,7 @@ describe('logs', { concurrency: 4 }, () => {
     }
     assert.match(readFileSync(path, 'utf8'), /ANTHROPIC_API_KEY=\[redacted\]/)
     const environment = JSON.parse(run.requests[1].messages[2].content[0].content)
-    assert(environment.PATH)
+    assert(Object.keys(environment).length > 3)
     for (const name of ['ANTHROPIC_API_KEY', ...Object.keys(secrets)]) {
       assert.equal(environment[name], undefined, name)
     }

@@ -13,17 +13,22 @@ const skip = !has.includes('util-linux') && 'needs `script` of util-linux'
 
 type Context = Parameters<typeof serve>[0]
 
-/** Starts a step on a terminal of 100 columns, as `npx tsx` does. */
-async function type(t: Context, answers: Answer[], step: string, args: string[] = []) {
+const NODE = `"${process.execPath}" --import tsx`
+
+/** Starts a step on a terminal of 100 columns. */
+async function type(
+  t: Context,
+  answers: Answer[],
+  step: string,
+  { args = '', program = NODE, env = {} } = {},
+) {
   const server = await serve(t, answers)
-  const root = makeRoot(t as never)
+  const root = makeRoot(t)
   writeFileSync(join(root, '.env'), envFile(server.url))
-  const tsx = join(root, 'node_modules', '.bin', 'tsx')
-  const command = `stty cols 100; exec ${tsx} steps/${step}.ts ${args.join(' ')}`
-  const env = { PATH: process.env.PATH, HOME: root, TERM: 'xterm' }
+  const command = `stty cols 100; exec ${program} steps/${step}.ts ${args}`
   const options = {
     cwd: root,
-    env: { ...env, ...(args.length > 0 && { NO_COLOR: '1' }) },
+    env: { PATH: process.env.PATH, HOME: root, TERM: 'xterm', ...env },
   }
   const child = spawn('script', ['-qec', command, '/dev/null'], options)
   t.after(() => {
@@ -75,7 +80,7 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
     await step.shown('04 > ', 2)
     step.keys('\r')
     await step.shown('04 > ', 3)
-    step.keys('second\r')
+    step.keys('second\rand more\r')
     await step.shown('401 authentication_error')
     await step.shown('04 > ', 4)
     step.keys('third\r')
@@ -87,7 +92,12 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
       step.server.requests
         .map(({ body }) => body.messages.at(-1).content)
         .filter((content) => typeof content === 'string'),
-      [step.server.requests[0].body.messages[0].content, 'Go.', 'second', 'third'],
+      [
+        step.server.requests[0].body.messages[0].content,
+        'Go.',
+        'second\nand more',
+        'third',
+      ],
     )
     assert.match(
       step.server.requests[0].body.messages[0].content,
@@ -97,13 +107,9 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
     const screen = step.screen()
     for (const who of ['parent', 'sub-1']) {
       const line = `… ${who} waits for test-model`
-      assert(screen.includes(line), line)
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: what a terminal is told
-      assert.match(
-        screen.slice(screen.lastIndexOf(line)),
-        /^[^\r\n]*\r\x1b\[K/,
-        'taken away',
-      )
+      const [rest] = screen.split(line).slice(-1)
+      assert.notEqual(rest, screen, line)
+      assert.equal(rest.slice(0, rest.indexOf('\x1b[K')), '\x1b[0m\r', 'taken away')
     }
     assert(screen.includes('\x1b[32m> task Go.\x1b[0m'), 'calls are green')
     assert.match(screen, /^.*04-subagent, live: test-model at http/)
@@ -115,7 +121,15 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
     await step.shown('02 > ')
     step.keys('\x04')
     assert.equal(await step.code, 0)
-    const plain = await type(t, answers, '02-tool-use', ['Hi.'])
+    const typed = await type(t, answers, '02-tool-use')
+    await typed.shown('fix what fails.')
+    typed.keys('q\r')
+    assert.equal(await typed.code, 0)
+    assert.equal(typed.server.requests.length, 0, 'a q behind the offer is one')
+    const plain = await type(t, answers, '02-tool-use', {
+      args: 'Hi.',
+      env: { NO_COLOR: '1' },
+    })
     assert.equal(await plain.code, 0)
     assert(
       plain.screen().includes('… parent waits for test-model\r\x1b[K'),
@@ -131,14 +145,15 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
     await step.shown('02 > ')
     step.keys('\x03')
     assert.equal(await step.code, 130)
-    const asking = await type(t, [stall()], '02-tool-use')
+    const program = 'node_modules/.bin/tsx' // what `npx tsx` runs, and passes signals on
+    const asking = await type(t, [stall()], '02-tool-use', { program })
     await asking.shown('02 > ')
     asking.keys('\r')
     await asking.shown('waits for test-model')
     asking.keys('\x03')
     assert.equal(await asking.code, 130)
     assert.equal(
-      laneOf({ stdout: asking.screen(), root: asking.root } as never).messages.length,
+      laneOf({ stdout: asking.screen(), root: asking.root }).messages.length,
       1,
     )
   })

@@ -57,13 +57,13 @@ export async function runLive(
 
 /** The folder that a run says it has logged to. */
 export function logFolder({ stdout }: Pick<StepResult, 'stdout'>): string {
-  const folder = /; log: (\S+)/.exec(stdout)?.[1]
+  const folder = /; log: ([\w.\\/-]+)/.exec(stdout)?.[1]
   assert(folder, `no log in: ${stdout}`)
   return folder
 }
 
 /** A lane of a run. */
-export const laneOf = (run: StepResult, name = 'parent') =>
+export const laneOf = (run: Pick<StepResult, 'stdout' | 'root'>, name = 'parent') =>
   readLane(run.root, join(logFolder(run), `${name}.log`))
 
 /** Replays a live run offline: each lane holds the same messages and events again. */

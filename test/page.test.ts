@@ -441,7 +441,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       await page.resize(width, height)
       for (const address of ['03-todo-write', '10-parallel', '04-subagent/15']) {
         await page.show(address)
-        const wide = await page.evaluate<number>('document.documentElement.scrollWidth')
+        const wide = await page.evaluate<number>('document.body.scrollWidth')
         assert(wide <= width, `${address} is ${wide} px wide at ${width} px`)
       }
       const { top, bottom } = await page.boxOf('#m15')
@@ -674,26 +674,20 @@ function hostileRun(write: Write, evil: string): string[] {
 
 const KEYS = { ArrowLeft: 37, ArrowRight: 39, Tab: 9, ' ': 32 }
 
+/** The one that CHROMIUM_PATH names, or else one that is there under a usual name. */
 function findBrowser(): string | undefined {
-  const usual = [
-    'chromium',
-    'chromium-browser',
-    'google-chrome',
-    'google-chrome-stable',
-    'chrome',
-  ]
-  const folders = (process.env.PATH ?? '').split(delimiter).filter(Boolean)
-  const places = folders.flatMap((folder) => usual.map((name) => join(folder, name)))
-  return [process.env.CHROMIUM_PATH ?? '', '/usr/bin/chromium', ...places].find(
-    (path) => {
-      try {
-        accessSync(path, constants.X_OK)
-        return path !== ''
-      } catch {
-        return false
-      }
-    },
-  )
+  const usual = 'chromium chromium-browser google-chrome google-chrome-stable chrome'
+  const folders = ['/usr/bin', ...(process.env.PATH ?? '').split(delimiter)]
+  const places = usual.split(' ').flatMap((name) => folders.map((it) => join(it, name)))
+  const { CHROMIUM_PATH } = process.env
+  return (CHROMIUM_PATH ? [CHROMIUM_PATH] : places).find((path) => {
+    try {
+      accessSync(path, constants.X_OK)
+      return true
+    } catch {
+      return false // not here: the next one
+    }
+  })
 }
 
 /** A moment, and the sizes of the requests that came next in the one before. */

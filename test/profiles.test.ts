@@ -269,7 +269,7 @@ const task = (prompt: string, agent?: string) => ({
 })
 
 describe('a run', { concurrency: 4 }, () => {
-  test('a wrong file is named, with line and reason, and nothing of it is used', async (t) => {
+  test('a wrong file is named, with line and reason, and not used', async (t) => {
     const root = makeRoot(t)
     const workdir = join(root, '.workspace', STEP)
     const wrong = Object.values(BROKEN).map(([source, reason], i) => {
@@ -469,7 +469,7 @@ describe('a run', { concurrency: 4 }, () => {
     )
 
     await t.test('one that names task is not there at all', () => {
-      const wide = `Profile not used: ${join(agents, 'wide.md')}: line 4: tools names task`
+      const wide = `Profile not used: ${join(agents, 'wide.md')}: line 4: tools names`
       assert(run.stderr.startsWith(wide), run.stderr)
       assert.equal(run.stderr.split('\n').length, 2)
     })

@@ -167,238 +167,16 @@ const resultsOf = (messages: Json[]): Json[] =>
     .flatMap(({ content }) => (Array.isArray(content) ? content : []))
     .filter(({ type }) => type === 'tool_result')
 
-describe('Ctrl+C off a terminal ends all', { concurrency: 4, ...posix }, () => {
-  for (const name of Object.keys(MOMENTS)) {
-    for (const step of ['07-stop', '08-failure']) {
-      if (step === '08-failure' && !name.startsWith('a child')) continue
-      test(`${step}, in ${name}`, async (t) => {
-        const run = await interrupt(t, step, name)
-        assert.equal(run.code, 130, run.stderr)
-        assert(run.took < SOON, `it took ${run.took} ms`)
-        await assertGone(run.pids)
-        const calling = name === "the parent's model call"
-        const said = calling
-          ? /^stopped before an answer came \(.*\)\n$/
-          : /^Stopped by Ctrl\+C\.\n$/
-        assert.match(run.stderr, said)
-        assert.match(run.stdout, /\nparent: \d messages?, .*\n(.*\n)*log: /)
-        assert.doesNotMatch(run.stdout, /\nafter\n/, 'the next prompt is not begun')
-        assertAccepted(run)
-        assert(!existsSync(join(run.root, '.workspace', step, 'no.md')))
-        const results = resultsOf(laneOf(run).messages)
-        if (name.startsWith('a child')) {
-          assert.deepEqual(
-            results.map(({ is_error }) => is_error),
-            results.map(() => true),
-          )
-          const told =
-            step === '07-stop'
-              ? /^Stopped by Ctrl\+C\.$/
-              : /^aborted by the user, unfinished \(/
-          assert.match(results[0].content, told)
-          const rest = results.slice(1).map(({ content }) => content)
-          assert.deepEqual(
-            rest,
-            rest.map(() => STOPPED),
-          )
-        }
-        if (!name.endsWith('tool')) return
-        const lane = name.startsWith('a child') ? 'sub-1' : 'parent'
-        const [, stopped, not] = resultsOf(laneOf(run, lane).messages)
-        assert.equal(stopped.content, 'trapped\n(stopped: the run was stopped)')
-        assert.deepEqual([not.content, not.is_error], [STOPPED, true])
-      })
-    }
-  }
-
-  for (const [step, name] of Object.entries({
-    '01-agent-loop': "the parent's model call",
-    '02-tool-use': "the parent's tool",
-    '03-todo-write': "the parent's tool",
-    '04-subagent': "a child's tool",
-    '05-agent-profiles': "a child's tool",
-    '06-tool-gate': "a child's model call",
-  })) {
-    test(`${step}: simply the end`, async (t) => {
-      const run = await interrupt(t, step, name)
-      assert.equal(run.code, 130)
-      assert.equal(run.signal, null)
-      assert.equal(run.stderr, '')
-      assert(run.took < SOON, `it took ${run.took} ms`)
-      await assertGone(run.pids)
-    })
-  }
-})
-
-describe('a tool that takes no notice', { concurrency: 4, ...posix }, () => {
-  /** Starts 07 with a bash that never ends, and something that keeps the process alive. */
-  async function start(t: Context, holds: string, scripts: Record<string, Answer[]>) {
-    const root = makeRoot(t)
-    const never = `run: () => new Promise(() => ${holds}),`
-    editStep(root, '07-stop', 'run: bash,', never)
-    const server = await serve(t, byPrompt(scripts))
-    const stdin = `${Object.keys(scripts)[0]}\n`
-    const dotenv = envFile(server.url)
-    const run = startStep({ step: '07-stop', root, stdin, dotenv })
-    const gone = once(run.child, 'exit')
-    return { ...run, server, gone }
-  }
-  const parent = { parent: [calls(node('a.mjs'))] }
-  const SHORT = 'setTimeout(() => {}, 3000)'
-
-  test('does not hold the run', async (t) => {
-    const run = await start(t, 'setInterval(() => {}, 1000)', {
-      parent: [calls(task('child', { timeoutMs: 1000 })), calls(node('b.mjs'))],
-      child: [calls(node('a.mjs'))],
-    })
-    await run.output('node a.mjs')
-    const begun = performance.now()
-    await run.output('node b.mjs')
-    const timedOut = performance.now() - begun
-    assert(timedOut < 1000 + SOON, `the timeout took ${timedOut} ms`)
-    const sent = performance.now()
-    run.child.kill('SIGINT')
-    await run.output(/\nlog: /)
-    const ended = performance.now() - sent
-    assert(ended < SOON, `Ctrl+C took ${ended} ms`)
-    const killer = setTimeout(() => run.child.kill('SIGKILL'), 1500)
-    await run.gone
-    clearTimeout(killer)
-    const result = await run.result
-    assertAccepted(result)
-    assert.equal(result.code, 130, 'the run has ended, but its program has not')
-  })
-
-  test('two signals within 200 ms are one', async (t) => {
-    const run = await start(t, SHORT, parent)
-    await run.output('node a.mjs')
-    run.child.kill('SIGINT')
-    await sleep(30)
-    run.child.kill('SIGINT')
-    const { stdout, code } = await run.result
-    assert.match(stdout, /✗ Stopped by Ctrl\+C\.\nparent: 3 messages/)
-    assert.equal(code, 130)
-  })
-
-  test('a second Ctrl+C later than that ends the program at once', async (t) => {
-    const run = await start(t, SHORT, parent)
-    await run.output('node a.mjs')
-    run.child.kill('SIGINT')
-    await sleep(300)
-    run.child.kill('SIGINT')
-    const { stdout, code } = await run.result
-    assert.doesNotMatch(stdout, /✗|\nparent: /)
-    assert.equal(code, 130)
-  })
-})
-
-describe('a timeout', { concurrency: 4 }, () => {
-  test("the call's, else the profile's, else the default; the parent goes on", async (t) => {
-    const root = makeRoot(t)
-    editStep(root, '07-stop', '60 * 60_000', '1400')
-    const agents = join(root, '.workspace', '07-stop', '.agents')
-    mkdirSync(agents, { recursive: true })
-    const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 1200\n---\n'
-    writeFileSync(join(agents, 'quick.md'), profile)
-    const wrong = [999, 0, -1, 1000.5, '5000', 2 ** 31]
-    const run = await runLive(
-      t,
-      byPrompt({
-        call: [
-          calls(
-            task('a', { timeoutMs: 1000, agent: 'quick' }),
-            task('b', { timeoutMs: 9e5 }),
-          ),
-          text('Went on.'),
-        ],
-        a: [calls({ name: 'read_file', input: { path: 'no' } }), stall()],
-        b: [text('Report.')],
-        profile: [calls(task('c', { agent: 'quick' })), text('Went on.')],
-        c: [stall()],
-        default: [calls(task('d')), text('Went on.')],
-        d: [stall()],
-        wrong: [
-          calls(...wrong.map((timeoutMs, i) => task(`w${i}`, { timeoutMs }))),
-          text('Went on.'),
-        ],
-        w5: [text('Ran.')],
-      }),
-      { step: '07-stop', stdin: 'call\nprofile\ndefault\nwrong\n', root },
-    )
-    assert.equal(run.code, 0)
-    assert.equal(run.stdout.split('\nWent on.\n').length - 1, 4)
-    const results = (prompt: string) =>
-      resultsIn(about(run.requests, prompt)[1]).map((r) => [r.content, r.is_error])
-    const after = (ms: number) => [`The subagent timed out after ${ms} ms.`, true]
-    assert.deepEqual(results('call'), [after(1000), ['Report.', undefined]])
-    assert.deepEqual(results('profile'), [after(1200)])
-    assert.deepEqual(results('default'), [after(1400)])
-    const { at: sent } = run.server.requests.filter(
-      ({ body }) => about([body], 'c').length,
-    )[0]
-    const { at: next } = run.server.requests.filter(
-      ({ body }) => about([body], 'profile').length,
-    )[1]
-    assert(next - sent > 1000 && next - sent < 1200 + SOON, `${next - sent} ms`)
-    assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
-    assertAccepted(run)
-
-    await t.test('below 1000, or no whole number, is refused by name', () => {
-      assert.deepEqual(results('wrong').slice(0, 5), [
-        ['task.timeoutMs must be at least 1000, not 999', true],
-        ['task.timeoutMs must be at least 1000, not 0', true],
-        ['task.timeoutMs must be at least 1000, not -1', true],
-        ['task.timeoutMs must be an integer, not 1000.5', true],
-        ['task.timeoutMs must be an integer, not "5000"', true],
-      ])
-    })
-
-    await t.test('above 2^31-1, where a timer fires at once, too', () => {
-      const most = 'task.timeoutMs must be at most 2147483647, not 2147483648'
-      assert.deepEqual(results('wrong')[5], [most, true])
-      assert.equal(run.stderr, '')
-    })
-
-    await t.test('none of those started a child', () => {
-      const started = run.requests.filter(({ messages }) =>
-        /^w\d/.test(messages[0].content),
-      )
-      assert.deepEqual(started, [])
-    })
-  })
-
-  test("08: in the child's tool; nothing is left of it", async (t) => {
-    const root = makeRoot(t)
-    const run = await runLive(
-      t,
-      byPrompt({
-        parent: [calls(task('child', { timeoutMs: 3000 })), text('Went on.')],
-        child: [calls({ text: 'I look.' }, ...trap, write('no.md', ''))],
-      }),
-      { step: '08-failure', args: ['parent'], root },
-    )
-    const workdir = join(root, '.workspace', '08-failure')
-    const pids = readFileSync(join(workdir, 'pids'), 'utf8').split(' ').map(Number)
-    await assertGone(pids)
-    assert(!existsSync(join(workdir, 'no.md')))
-    const [result] = resultsIn(about(run.requests, 'parent')[1])
-    assert.match(result.content, /^timed_out after 3000 ms, unfinished \(1 turns, /)
-    assert.equal(result.is_error, true)
-    assert.match(run.stdout, /\nWent on\.\n/)
-    assert.equal(run.code, 0)
-    assertAccepted(run)
-  })
-})
-
 const noTerminal = () => {
   const { stdout } = spawnSync('script', ['--version'], { encoding: 'utf8' })
   return !stdout?.includes('util-linux') && 'needs script of util-linux'
 }
 
-/** A step as a reader starts it, on a terminal that `script` provides. */
+/** A step on a terminal that `script` provides; without tsx's command, which kills a
+ * program that a busy machine lets answer a signal late. */
 function onTerminal(t: Context, step: string, root: string) {
-  const tsx = join('node_modules', '.bin', 'tsx')
-  const child = spawn('script', ['-qefc', `exec ${tsx} steps/${step}.ts`, '/dev/null'], {
+  const command = `exec '${process.execPath}' --import tsx steps/${step}.ts`
+  const child = spawn('script', ['-qefc', command, '/dev/null'], {
     cwd: root,
     env: { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' },
   })
@@ -424,84 +202,314 @@ function onTerminal(t: Context, step: string, root: string) {
   }
 }
 
-describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
-  for (const step of ['07-stop', '08-failure']) {
-    test(`${step}: the prompt comes back, and the API takes what follows`, async (t) => {
-      const root = makeRoot(t)
-      const workdir = join(root, '.workspace', step)
-      // Here no default applies; else a child would end by itself.
-      editStep(root, step, '60 * 60_000', '300')
-      const ask = write('no.txt', '')
-      const scripts: Record<string, Answer[]> = {
-        ask: [calls(task('asking'), write('no.md', ''))],
-        asking: [calls(ask, write('no.md', ''))],
-        after: [text('Goodbye.')],
+describe('stop', { concurrency: 2 }, () => {
+  describe('Ctrl+C off a terminal ends all', { concurrency: 4, ...posix }, () => {
+    for (const name of Object.keys(MOMENTS)) {
+      for (const step of ['07-stop', '08-failure']) {
+        if (step === '08-failure' && !name.startsWith('a child')) continue
+        test(`${step}, in ${name}`, async (t) => {
+          const run = await interrupt(t, step, name)
+          assert.equal(run.code, 130, run.stderr)
+          assert(run.took < SOON, `it took ${run.took} ms`)
+          await assertGone(run.pids)
+          const calling = name === "the parent's model call"
+          const said = calling
+            ? /^stopped before an answer came \(.*\)\n$/
+            : /^Stopped by Ctrl\+C\.\n$/
+          assert.match(run.stderr, said)
+          assert.match(run.stdout, /\nparent: \d messages?, .*\n(.*\n)*log: /)
+          assert.doesNotMatch(run.stdout, /\nafter\n/, 'the next prompt is not begun')
+          assertAccepted(run)
+          assert(!existsSync(join(run.root, '.workspace', step, 'no.md')))
+          const results = resultsOf(laneOf(run).messages)
+          if (name.startsWith('a child')) {
+            assert.deepEqual(
+              results.map(({ is_error }) => is_error),
+              results.map(() => true),
+            )
+            const said = name.endsWith('tool')
+              ? 'Its last words, no report:\nI look.'
+              : 'It said nothing.'
+            const [how, words] = results[0].content.split('\n\n')
+            if (step === '07-stop') assert.equal(how, STOPPED)
+            else assert.match(how, /^aborted by the user, unfinished \(\d turns?.*\)$/)
+            if (step === '08-failure') assert.equal(words, said)
+            const rest = results.slice(1).map(({ content }) => content)
+            assert.deepEqual(
+              rest,
+              rest.map(() => STOPPED),
+            )
+          }
+          if (!name.endsWith('tool')) return
+          const lane = name.startsWith('a child') ? 'sub-1' : 'parent'
+          const [, stopped, not] = resultsOf(laneOf(run, lane).messages)
+          assert.equal(stopped.content, 'trapped\n(stopped: the run was stopped)')
+          assert.deepEqual([not.content, not.is_error], [STOPPED, true])
+        })
       }
-      const moments = Object.keys(MOMENTS).map((name, i) => {
-        const moment = MOMENTS[name](`parent ${i}`, `child ${i}`)
-        Object.assign(scripts, moment.scripts)
-        return { name, asked: moment.asked }
+    }
+
+    for (const [step, name] of Object.entries({
+      '01-agent-loop': "the parent's model call",
+      '02-tool-use': "the parent's tool",
+      '03-todo-write': "the parent's tool",
+      '04-subagent': "a child's tool",
+      '05-agent-profiles': "a child's tool",
+      '06-tool-gate': "a child's model call",
+    })) {
+      test(`${step}: simply the end`, async (t) => {
+        const run = await interrupt(t, step, name)
+        assert.equal(run.code, 130)
+        assert.equal(run.signal, null)
+        assert.equal(run.stderr, '')
+        assert(run.took < SOON, `it took ${run.took} ms`)
+        await assertGone(run.pids)
       })
+    }
+  })
+
+  describe('a tool that takes no notice', { concurrency: 4, ...posix }, () => {
+    /** Starts 07 with a bash that never ends and keeps the process alive. */
+    async function start(t: Context, holds: string, scripts: Record<string, Answer[]>) {
+      const root = makeRoot(t)
+      const never = `run: () => new Promise(() => ${holds}),`
+      editStep(root, '07-stop', 'run: bash,', never)
       const server = await serve(t, byPrompt(scripts))
-      writeFileSync(join(root, '.env'), envFile(server.url))
-      const terminal = onTerminal(t, step, root)
-      const prompt = `${step.slice(0, 2)} > `
-      await terminal.shows(prompt)
-      terminal.type('\x15') // Ctrl+U: the step's own prompt is offered
-      for (const [i, { name, asked }] of moments.entries()) {
-        terminal.type(`parent ${i}\r`)
-        const pids = await reach(server, workdir, asked)
+      const stdin = `${Object.keys(scripts)[0]}\n`
+      const dotenv = envFile(server.url)
+      const run = startStep({ step: '07-stop', root, stdin, dotenv })
+      const gone = once(run.child, 'exit')
+      return { ...run, server, gone }
+    }
+    const parent = { parent: [calls(node('a.mjs'))] }
+    const SHORT = 'setTimeout(() => {}, 3000)'
+
+    test('does not hold the run', async (t) => {
+      const run = await start(t, 'setInterval(() => {}, 1000)', {
+        parent: [calls(task('child', { timeoutMs: 1000 })), calls(node('b.mjs'))],
+        child: [calls(node('a.mjs'))],
+      })
+      await run.output('node a.mjs')
+      const begun = performance.now()
+      await run.output('node b.mjs')
+      const timedOut = performance.now() - begun
+      assert(timedOut < 1000 + SOON, `the timeout took ${timedOut} ms`)
+      const sent = performance.now()
+      run.child.kill('SIGINT')
+      await run.output(/\nlog: /)
+      const ended = performance.now() - sent
+      assert(ended < SOON, `Ctrl+C took ${ended} ms`)
+      const killer = setTimeout(() => run.child.kill('SIGKILL'), 1500)
+      await run.gone
+      clearTimeout(killer)
+      const result = await run.result
+      assertAccepted(result)
+      assert.equal(result.code, 130, 'the run has ended, but its program has not')
+    })
+
+    test('two signals within 200 ms are one', async (t) => {
+      const run = await start(t, SHORT, parent)
+      await run.output('node a.mjs')
+      run.child.kill('SIGINT')
+      await sleep(30)
+      run.child.kill('SIGINT')
+      const { stdout, code } = await run.result
+      assert.match(stdout, /✗ Stopped by Ctrl\+C\.\nparent: 3 messages/)
+      assert.equal(code, 130)
+    })
+
+    test('a second Ctrl+C later than that ends the program at once', async (t) => {
+      const run = await start(t, SHORT, parent)
+      await run.output('node a.mjs')
+      run.child.kill('SIGINT')
+      await sleep(300)
+      run.child.kill('SIGINT')
+      const { stdout, code } = await run.result
+      assert.doesNotMatch(stdout, /✗|\nparent: /)
+      assert.equal(code, 130)
+    })
+  })
+
+  describe('a timeout', { concurrency: 4 }, () => {
+    test("the call's, the profile's, or the default; the parent goes on", async (t) => {
+      const root = makeRoot(t)
+      editStep(root, '07-stop', '60 * 60_000', '1400')
+      const agents = join(root, '.workspace', '07-stop', '.agents')
+      mkdirSync(agents, { recursive: true })
+      const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 1200\n---\n'
+      writeFileSync(join(agents, 'quick.md'), profile)
+      const wrong = [999, 0, -1, 1000.5, '5000', 2 ** 31]
+      const run = await runLive(
+        t,
+        byPrompt({
+          call: [
+            calls(
+              task('a', { timeoutMs: 1000, agent: 'quick' }),
+              task('b', { timeoutMs: 9e5 }),
+            ),
+            text('Went on.'),
+          ],
+          a: [calls({ name: 'read_file', input: { path: 'no' } }), stall()],
+          b: [text('Report.')],
+          profile: [calls(task('c', { agent: 'quick' })), text('Went on.')],
+          c: [stall()],
+          default: [calls(task('d')), text('Went on.')],
+          d: [stall()],
+          wrong: [
+            calls(...wrong.map((timeoutMs, i) => task(`w${i}`, { timeoutMs }))),
+            text('Went on.'),
+          ],
+          w5: [text('Ran.')],
+        }),
+        { step: '07-stop', stdin: 'call\nprofile\ndefault\nwrong\n', root },
+      )
+      assert.equal(run.code, 0)
+      assert.equal(run.stdout.split('\nWent on.\n').length - 1, 4)
+      const results = (prompt: string) =>
+        resultsIn(about(run.requests, prompt)[1]).map((r) => [r.content, r.is_error])
+      const after = (ms: number) => [`The subagent timed out after ${ms} ms.`, true]
+      assert.deepEqual(results('call'), [after(1000), ['Report.', undefined]])
+      assert.deepEqual(results('profile'), [after(1200)])
+      assert.deepEqual(results('default'), [after(1400)])
+      const { at: sent } = run.server.requests.filter(
+        ({ body }) => about([body], 'c').length,
+      )[0]
+      const { at: next } = run.server.requests.filter(
+        ({ body }) => about([body], 'profile').length,
+      )[1]
+      assert(next - sent > 1000 && next - sent < 1200 + SOON, `${next - sent} ms`)
+      assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
+      assertAccepted(run)
+
+      await t.test('below 1000, or no whole number, is refused by name', () => {
+        assert.deepEqual(results('wrong').slice(0, 5), [
+          ['task.timeoutMs must be at least 1000, not 999', true],
+          ['task.timeoutMs must be at least 1000, not 0', true],
+          ['task.timeoutMs must be at least 1000, not -1', true],
+          ['task.timeoutMs must be an integer, not 1000.5', true],
+          ['task.timeoutMs must be an integer, not "5000"', true],
+        ])
+      })
+
+      await t.test('above 2^31-1, where a timer fires at once, too', () => {
+        const most = 'task.timeoutMs must be at most 2147483647, not 2147483648'
+        assert.deepEqual(results('wrong')[5], [most, true])
+        assert.equal(run.stderr, '')
+      })
+
+      await t.test('none of those started a child', () => {
+        const started = run.requests.filter(({ messages }) =>
+          /^w\d/.test(messages[0].content),
+        )
+        assert.deepEqual(started, [])
+      })
+    })
+
+    test("08: in the child's tool; nothing is left of it", async (t) => {
+      const root = makeRoot(t)
+      const run = await runLive(
+        t,
+        byPrompt({
+          parent: [calls(task('child', { timeoutMs: 3000 })), text('Went on.')],
+          child: [calls({ text: 'I look.' }, ...trap, write('no.md', ''))],
+        }),
+        { step: '08-failure', args: ['parent'], root },
+      )
+      const workdir = join(root, '.workspace', '08-failure')
+      const pids = readFileSync(join(workdir, 'pids'), 'utf8').split(' ').map(Number)
+      await assertGone(pids)
+      assert(!existsSync(join(workdir, 'no.md')))
+      const [result] = resultsIn(about(run.requests, 'parent')[1])
+      assert.match(
+        result.content,
+        /^timed_out after 3000 ms, unfinished \(1 turns?.*\)\n\n.*:\nI look\.\n/,
+      )
+      assert.equal(result.is_error, true)
+      assert.match(run.stdout, /\nWent on\.\n/)
+      assert.equal(run.code, 0)
+      assertAccepted(run)
+    })
+  })
+
+  describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
+    for (const step of ['07-stop', '08-failure']) {
+      test(`${step}: the prompt comes back, the API takes what follows`, async (t) => {
+        const root = makeRoot(t)
+        const workdir = join(root, '.workspace', step)
+        // Here no default applies; else a child would end by itself.
+        editStep(root, step, '60 * 60_000', '300')
+        const ask = write('no.txt', '')
+        const scripts: Record<string, Answer[]> = {
+          ask: [calls(task('asking'), write('no.md', ''))],
+          asking: [calls(ask, write('no.md', ''))],
+          after: [text('Goodbye.')],
+        }
+        const moments = Object.keys(MOMENTS).map((name, i) => {
+          const moment = MOMENTS[name](`parent ${i}`, `child ${i}`)
+          Object.assign(scripts, moment.scripts)
+          return { name, asked: moment.asked }
+        })
+        const server = await serve(t, byPrompt(scripts))
+        writeFileSync(join(root, '.env'), envFile(server.url))
+        const terminal = onTerminal(t, step, root)
+        const prompt = `${step.slice(0, 2)} > `
+        await terminal.shows(prompt)
+        terminal.type('\x15') // Ctrl+U: the step's own prompt is offered
+        for (const [i, { name, asked }] of moments.entries()) {
+          terminal.type(`parent ${i}\r`)
+          const pids = await reach(server, workdir, asked)
+          await sleep(400)
+          terminal.type('\x03')
+          const calling = name === "the parent's model call"
+          await terminal.shows(calling ? 'stopped before an answer' : STOPPED)
+          await terminal.shows(prompt)
+          await assertGone(pids)
+        }
+        terminal.type('ask\r')
+        await terminal.shows('Allow it? [y/N] ')
         await sleep(400)
         terminal.type('\x03')
-        const calling = name === "the parent's model call"
-        await terminal.shows(calling ? 'stopped before an answer' : STOPPED)
+        await terminal.shows(STOPPED)
         await terminal.shows(prompt)
-        await assertGone(pids)
-      }
-      terminal.type('ask\r')
-      await terminal.shows('Allow it? [y/N] ')
-      await sleep(400)
-      terminal.type('\x03')
-      await terminal.shows(STOPPED)
-      await terminal.shows(prompt)
-      terminal.type('after\r')
-      await terminal.shows('Goodbye.')
-      await terminal.shows(prompt)
-      await sleep(300)
-      terminal.type('\x03')
-      assert.equal(await terminal.code, 130, 'at the prompt it ends the program')
+        terminal.type('after\r')
+        await terminal.shows('Goodbye.')
+        await terminal.shows(prompt)
+        await sleep(300)
+        terminal.type('\x03')
+        assert.equal(await terminal.code, 130, 'at the prompt it ends the program')
 
-      assert.deepEqual(server.refused, [])
-      const last = server.requests.at(-1)?.body.messages
-      assert.equal(last.at(-1).content, 'after')
-      const told = JSON.stringify(last)
-      assert.doesNotMatch(told, /timed.out/)
-      for (const name of ['no.md', 'no.txt']) assert(!existsSync(join(workdir, name)))
-      if (step === '08-failure') assert.match(told, /aborted by the user, unfinished/)
-    })
-  }
-
-  test('a timeout does not wait for the answer to a question', async (t) => {
-    const root = makeRoot(t)
-    const server = await serve(
-      t,
-      byPrompt({
-        parent: [calls(task('child', { timeoutMs: 1000 })), text('Went on.')],
-        child: [calls(write('late.txt', ''))],
-      }),
-    )
-    writeFileSync(join(root, '.env'), envFile(server.url))
-    const terminal = onTerminal(t, '07-stop', root)
-    await terminal.shows('07 > ')
-    terminal.type('\x15parent\r')
-    await terminal.shows('Allow it? [y/N] ')
-    await sleep(2500)
-    const wentOn = server.requests.length === 3
-    if (!wentOn) {
-      terminal.type('y\r')
-      await terminal.shows('Went on.')
+        assert.deepEqual(server.refused, [])
+        const last = server.requests.at(-1)?.body.messages
+        assert.equal(last.at(-1).content, 'after')
+        const told = JSON.stringify(last)
+        assert.doesNotMatch(told, /timed.out/)
+        for (const name of ['no.md', 'no.txt']) assert(!existsSync(join(workdir, name)))
+        if (step === '08-failure') assert.match(told, /aborted by the user, unfinished/)
+      })
     }
-    const late = existsSync(join(root, '.workspace', '07-stop', 'late.txt'))
-    assert.deepEqual({ wentOn, late }, { wentOn: true, late: false })
+
+    test('a timeout does not wait for the answer to a question', async (t) => {
+      const root = makeRoot(t)
+      const server = await serve(
+        t,
+        byPrompt({
+          parent: [calls(task('child', { timeoutMs: 1000 })), text('Went on.')],
+          child: [calls(write('late.txt', ''))],
+        }),
+      )
+      writeFileSync(join(root, '.env'), envFile(server.url))
+      const terminal = onTerminal(t, '07-stop', root)
+      await terminal.shows('07 > ')
+      terminal.type('\x15parent\r')
+      await terminal.shows('Allow it? [y/N] ')
+      await sleep(2500)
+      const wentOn = server.requests.length === 3
+      if (!wentOn) {
+        terminal.type('y\r')
+        await terminal.shows('Went on.')
+      }
+      const late = existsSync(join(root, '.workspace', '07-stop', 'late.txt'))
+      assert.deepEqual({ wentOn, late }, { wentOn: true, late: false })
+    })
   })
 })

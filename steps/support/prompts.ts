@@ -1,6 +1,6 @@
 /** Where prompts come from: words, a terminal, piped lines, or the step itself. */
 import process from 'node:process'
-import { createInterface } from 'node:readline'
+import { createInterface, type Key } from 'node:readline'
 import type { Settings } from './settings.ts'
 import { RunError, visible, waitFor } from './terminal.ts'
 
@@ -22,27 +22,40 @@ export async function* readPrompts(
   if (lines === 0) yield* own
 }
 
-async function* typedPrompts(label: string, offer: string) {
-  for (let first = true; ; first = false) {
-    const line = await question(`${label} > `, first ? offer : '')
-    if (line === undefined || line === 'q' || line === 'exit') return
-    if (line) yield line
+async function* typedPrompts(label: string, own: string) {
+  for (let offer = own; ; offer = '') {
+    const typed = await question(`${label} > `, offer)
+    // A q behind the offer is meant as one alone.
+    const words = typed?.startsWith(offer) ? typed.slice(offer.length) : typed
+    if (words === undefined || words === 'q' || words === 'exit') return
+    if (typed) yield typed
   }
 }
 
-/** One line typed at the prompt; undefined at the end of input. */
+/** A line typed at the prompt, or lines pasted at once; undefined at the end of input. */
 function question(label: string, offer: string): Promise<string | undefined> {
   return new Promise((answered) => {
-    const terminal = createInterface({ input: process.stdin, output: process.stdout })
-    terminal.on('close', () => answered(undefined))
+    const { stdin: input, stdout: output } = process
+    const terminal = createInterface({ input, output, prompt: label })
+    const lines: string[] = []
+    // By itself readline takes Ctrl+D for the end of input only on an empty line.
+    const leave = (_: string, { ctrl, name }: Key) => {
+      if (ctrl && name === 'd' && terminal.line === offer) terminal.close()
+    }
+    input.on('keypress', leave)
+    terminal.on('line', (line) => {
+      if (lines.push(line) === 1) setImmediate(() => terminal.close())
+    })
+    terminal.on('close', () => {
+      input.off('keypress', leave)
+      const all = [...lines, terminal.line].join('\n').trim()
+      answered(lines.length > 0 ? all : undefined)
+    })
     terminal.on('SIGINT', () => {
       terminal.close()
       process.emit('SIGINT')
     })
-    terminal.question(label, (line) => {
-      answered(line.trim())
-      terminal.close()
-    })
+    terminal.prompt()
     terminal.write(offer)
   })
 }

@@ -7,7 +7,8 @@ import type { Settings } from './settings.ts'
 import { complain, print } from './terminal.ts'
 
 /** A path as seen from where the reader is. */
-export const shorten = (path: string) => relative(process.cwd(), path) || '.'
+export const shorten = (path: string) =>
+  relative(process.cwd(), path).replaceAll('\\', '/') || '.'
 
 /** Mode, model, endpoint, where the key came from, where the log goes, in one line. */
 export function introduce(

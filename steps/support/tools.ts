@@ -5,6 +5,7 @@ import type {
   ToolResultBlockParam,
   ToolUseBlock,
 } from '@anthropic-ai/sdk/resources/messages'
+import { explain } from './client.ts'
 import { SHELL } from './shell.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
@@ -70,7 +71,7 @@ function check(given: unknown, schema: Schema, at: string): unknown {
   }
   if (schema.type === 'integer' && !Number.isSafeInteger(value)) throw wrong('an integer')
   if (schema.type && schema.type !== 'integer' && typeOf(value) !== schema.type) {
-    throw wrong(`a ${schema.type}`)
+    throw wrong(aOrAn(schema.type))
   }
   if (schema.minimum !== undefined && (value as number) < schema.minimum) {
     throw wrong(`at least ${schema.minimum}`)
@@ -85,7 +86,7 @@ function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
       result[name] = check(value[name], field, `${at}.${name}`)
     } else if (schema.required?.includes(name)) {
       throw new Error(
-        `${at}.${name} is missing: it is required, a ${field.type ?? 'value'}`,
+        `${at}.${name} is missing: it is required, ${aOrAn(field.type ?? 'value')}`,
       )
     } else {
       delete result[name]
@@ -93,6 +94,8 @@ function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
   }
   return result
 }
+
+const aOrAn = (noun: string) => `${/^[aio]/.test(noun) ? 'an' : 'a'} ${noun}`
 
 /** Some models send a list or an object as JSON text: it is parsed, never evaluated. */
 function parsed(value: unknown, type?: string): unknown {
@@ -148,7 +151,8 @@ export async function answerCall(
     const content = await run(call)
     return { ...result, content: content.trim() === '' ? '(no output)' : content }
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const message = error instanceof Error ? error.message : String(error)
+    const reason = explain(error, undefined) ?? message
     return { ...result, content: reason.trim() || 'The tool failed.', is_error: true }
   }
 }

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { lock } from '../steps/support/lock.ts'
@@ -21,7 +21,7 @@ process.setMaxListeners(0) // each lock here waits for the end of this process
 let names = 0
 const fresh = () => join(folder, `${++names}`)
 const locksOf = (path: string) => {
-  const name = path.slice(folder.length + 1)
+  const name = basename(path)
   return fs.readdirSync(folder).filter((file) => file.startsWith(`${name}.lock.`))
 }
 
@@ -83,8 +83,11 @@ describe('one holder', { concurrency: 4 }, () => {
     const path = fresh()
     assert.equal(await one.take(path), 'ok')
     const said = await two.take(path)
-    assert.match(said, new RegExp(`${names} is in use by process ${one.pid}: wait until`))
-    assert.deepEqual(locksOf(path), [`${path.slice(folder.length + 1)}.lock.1`])
+    assert.match(
+      said,
+      new RegExp(`${basename(path)} is in use by process ${one.pid}: wait until`),
+    )
+    assert.deepEqual(locksOf(path), [`${basename(path)}.lock.1`])
     await one.end()
     assert.deepEqual(locksOf(path), [])
     assert.equal(await two.take(path), 'ok')
@@ -99,7 +102,7 @@ describe('one holder', { concurrency: 4 }, () => {
     await one.end('SIGKILL')
     assert.equal(locksOf(path).length, 1)
     assert.equal(await two.take(path), 'ok')
-    assert.deepEqual(locksOf(path), [`${path.slice(folder.length + 1)}.lock.2`])
+    assert.deepEqual(locksOf(path), [`${basename(path)}.lock.2`])
     await two.end()
     assert.deepEqual(locksOf(path), [])
   })
@@ -117,7 +120,7 @@ describe('one holder', { concurrency: 4 }, () => {
       winners.add(won)
       assert.equal(said.filter((line) => line === 'ok').length, 1, said.join('\n'))
       for (const line of said) assert.match(line, /^ok$|is in use by (another )?process/)
-      const file = `${path.slice(folder.length + 1)}.lock.${round % 4 > 0 ? 8 : 1}`
+      const file = `${basename(path)}.lock.${round % 4 > 0 ? 8 : 1}`
       assert.deepEqual(locksOf(path), [file], 'the dead one is gone')
       assert.match(
         fs.readFileSync(join(folder, file), 'utf8'),

@@ -179,8 +179,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     await page.key('ArrowRight')
     await page.key('ArrowLeft')
     assert.equal(await page.text('#moment'), 'sub-1 6, assistant: calls bash')
-    await sleep(200)
-    assert.equal(await page.evaluate('location.hash'), '#04-subagent/8')
+    await page.until('location.hash', '#04-subagent/8')
     await page.evaluate(`location.hash = '#02-tool-use/3'`)
     assert.equal(await page.text('[aria-current=page]'), '02-tool-use')
     assert.equal(await page.text('#count'), '3 / 12')
@@ -197,18 +196,15 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     await page.evaluate(`document.getElementById('language').click()`)
     assert.equal(await page.text('h1'), 'Two histories, side by side')
     assert.equal(await page.text('#count'), '15 / 18')
-    await sleep(200)
-    const address = await page.evaluate<string>('location.search + location.hash')
-    assert.equal(address, '?lang=en#04-subagent/15')
+    await page.until('location.search + location.hash', '?lang=en#04-subagent/15')
   })
 
   test('play goes on by itself, and stops at the end', async () => {
     await page.open('#04-subagent/17')
     await page.key(' ')
     assert.equal(await page.attribute('#play', 'aria-label'), 'Pause')
-    await sleep(1500)
+    await page.until(`document.getElementById('play').title`, 'Play')
     assert.equal(await page.text('#count'), '18 / 18')
-    assert.equal(await page.attribute('#play', 'aria-label'), 'Play')
   })
 
   test('a press on the plot goes to that moment, and so does the slider', async () => {
@@ -407,24 +403,20 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
       const start = performance.now()
       await page.drop([write('huge.log', lines)])
       assert.equal(await page.text('#count'), '10,000 / 10,000')
-      assert(
-        performance.now() - start < 4000,
-        `opened in ${performance.now() - start} ms`,
+      const opened = Math.round(performance.now() - start)
+      assert(opened < 5000, `opened in ${opened} ms`)
+      const buttons = ['back', 'back', 'first', 'forward', 'last', 'back', 'forward']
+      const times = await page.evaluate<number[]>(
+        `${JSON.stringify(buttons)}.map((id) => {
+          const start = performance.now()
+          document.getElementById(id).click()
+          document.body.offsetHeight // not before it is laid out
+          return Math.round(performance.now() - start)
+        })`,
       )
-      const times = await page.evaluate<
-        number[]
-      >(`['back', 'back', 'first', 'forward', 'last', 'back'].map((id) => {
-        const start = performance.now()
-        document.getElementById(id).click()
-        document.body.offsetHeight
-        return performance.now() - start
-      })`)
-      assert(Math.max(...times) < 400, `steps took ${times.map(Math.round)} ms`)
-      assert(
-        await page
-          .evaluate<number>(`document.querySelectorAll('*').length`)
-          .then((n) => n < 8000),
-      )
+      const [median] = times.toSorted((a, b) => a - b).slice(3)
+      assert(median < 200, `steps took ${times} ms`)
+      assert((await page.count('*')) < 8000)
       await page.evaluate(`document.getElementById('earlier').click()`)
       assert.equal((await page.cards()).length, 300)
     })
@@ -468,6 +460,8 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
     assert.notEqual(colours[0], colours[1])
     const now = `document.querySelector('[aria-current=step]')`
     const animation = `getComputedStyle(${now}).animationName`
+    assert.equal(await page.evaluate(animation), 'none', 'not at the start')
+    await page.key('ArrowRight')
     assert.equal(await page.evaluate(animation), 'appear')
     await page.prefer('prefers-reduced-motion', 'reduce')
     assert.equal(await page.evaluate(animation), 'none')
@@ -756,12 +750,12 @@ async function openPage(path: string, profile: string) {
       listeners.add(listener)
     })
   const go = async (url: string) => {
-    const isLoaded = loaded()
-    await send('Page.navigate', { url: 'about:blank' })
-    await isLoaded
-    const isThere = loaded()
-    await send('Page.navigate', { url })
-    await isThere
+    // By way of an empty page, so that it is loaded even where only the hash differs.
+    for (const next of ['about:blank', url]) {
+      const isLoaded = loaded()
+      await send('Page.navigate', { url: next })
+      await isLoaded
+    }
   }
   const evaluate = async <T = unknown>(expression: string): Promise<T> => {
     const given = { expression, awaitPromise: true, returnByValue: true }
@@ -777,19 +771,24 @@ async function openPage(path: string, profile: string) {
     evaluate(`document.querySelector(${JSON.stringify(selector)})${property}`)
   const boxOf = (selector: string) =>
     on(selector, '.getBoundingClientRect().toJSON()') as Promise<Json>
-  /** Waits for what the page says about files, and it says something about all. */
-  const noticed = async () => {
-    for (let tries = 0; tries < 400; tries++) {
-      if (await on('#notices', '.childElementCount')) return
-      await sleep(25)
+  /** Waits, five seconds at most, until an expression has a value. */
+  const until = async (expression: string, value: unknown) => {
+    let now: unknown
+    for (let tries = 0; tries < 200 && now !== value; tries++) {
+      if (tries > 0) await sleep(25)
+      now = await evaluate(expression)
     }
-    assert.fail('the page said nothing about the files')
+    assert.equal(now, value)
   }
+  /** The page says something about all files at once, when it has read them. */
+  const noticed = () =>
+    until(`document.getElementById('notices').childElementCount > 0`, true)
   const forgetNotices = () => on('#notices', '.replaceChildren()')
 
   return {
     send,
     evaluate,
+    until,
     go,
     boxOf,
     open,

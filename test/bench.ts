@@ -1,4 +1,4 @@
-/** `npm run bench`: what step 04 costs beside the shortest loop. Ratios, never a verdict. */
+/** `npm run bench`: step 04 beside the shortest loop. It prints ratios and judges nothing. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
@@ -8,13 +8,16 @@ import { pathToFileURL } from 'node:url'
 import { calls, makeRoot, startServer, text } from './server.ts'
 
 const TURNS = 1000
-const BATCH = 10 // turns of one loop before the other has its turns
-const PAIRS = 2
+const PARTS = [
+  [0, 100],
+  [TURNS - 100, TURNS],
+  [0, TURNS],
+]
+const BATCH = 10 // turns of one loop, then as many of the other
+const RUNS = 3
 const STARTS = 7
 
-/** Step 04 first, then what it is compared with. */
-type Pair<T> = [T, T]
-/** Milliseconds of each turn; bytes at these turns: heap in use, most memory so far. */
+/** Milliseconds of each turn; bytes after 0 turns and wherever a part begins or ends. */
 type Run = { times: number[]; memory: Record<number, { heap: number; peak: number }> }
 
 const STEP = 'steps/04-subagent.ts'
@@ -22,19 +25,17 @@ const LOOP = join(import.meta.dirname, 'bench-loop.ts')
 const PROBE = pathToFileURL(join(import.meta.dirname, 'bench-probe.ts')).href
 const root = makeRoot()
 writeFileSync(join(root, 'note.txt'), 'A small file, read once in every turn.\n')
-writeFileSync(
-  join(root, 'imports.ts'),
-  "import '@anthropic-ai/sdk'\nimport 'dotenv'\nimport 'pino'\n",
-)
+const packages = ['@anthropic-ai/sdk', 'dotenv', 'pino']
+writeFileSync(join(root, 'imports.ts'), packages.map((p) => `import '${p}'\n`).join(''))
 
 const children = new Set<ChildProcess>()
 process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL')
 })
 
-/** Starts a program in `root`; with `url` it can be asked for its memory. */
-function start(path: string, args: string[], url?: string) {
-  const probe = url === undefined ? [] : ['--import', PROBE]
+/** Starts a program in `root`; with a server's `url` it can be asked for its memory. */
+function start(path: string, args: string[] = [], url?: string) {
+  const probe = url ? ['--import', PROBE] : []
   const child = spawn(process.execPath, ['--import', 'tsx', ...probe, path, ...args], {
     cwd: root,
     env: {
@@ -53,14 +54,14 @@ function start(path: string, args: string[], url?: string) {
   return { child, ended }
 }
 
-/** Runs a loop to its end. `meet` is waited for after each batch. */
+/** Runs a loop to its end; before each batch it waits for the other one in `meet`. */
 async function measure(path: string, args: string[], meet: () => Promise<void>) {
   const run: Run = { times: [], memory: {} }
   let sent = 0
   const server = await startServer(async (_, turn) => {
     const [{ at }] = server.requests.splice(0)
     if (turn > 0) run.times.push(at - sent)
-    if (turn % 100 === 0) {
+    if (PARTS.flat().includes(turn)) {
       child.send('memory?')
       run.memory[turn] = (await once(child, 'message'))[0]
     }
@@ -69,18 +70,18 @@ async function measure(path: string, args: string[], meet: () => Promise<void>) 
     const read = calls({ name: 'read_file', input: { path: 'note.txt' } })
     const answer = turn < TURNS ? read : text('Done.')
     return (...request) => {
-      answer(...request)
       sent = performance.now()
+      answer(...request)
     }
   })
   const { child, ended } = start(path, args, server.url)
   await ended
   await server.close()
-  if (run.times.length !== TURNS) throw new Error(JSON.stringify(server.refused))
+  if (run.times.length < TURNS) throw new Error(JSON.stringify(server.refused))
   return run
 }
 
-/** Each of two callers waits until the other one comes. */
+/** A place where each of two callers waits until the other one comes. */
 function turnstile() {
   let open = () => {}
   return () => {
@@ -90,9 +91,53 @@ function turnstile() {
     })
   }
 }
-const runs: Pair<Run>[] = []
-for (let i = 0; i < PAIRS; i++) {
-  const meet = turnstile()
-  runs.push(await Promise.all([measure(STEP, ['--live', 'go'], meet), measure(LOOP, [], meet)]))
-  console.log(runs[i].map(r => [r.times.slice(0,100).reduce((a,b)=>a+b), r.times.slice(900).reduce((a,b)=>a+b), r.times.reduce((a,b)=>a+b), JSON.stringify(r.memory)]))
+
+async function seconds(path: string, args?: string[]): Promise<number> {
+  const began = performance.now()
+  await start(path, args).ended
+  return (performance.now() - began) / 1000
 }
+
+const median = (values: number[]) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+
+/** Prints the medians of both sides, and how many times the second the first one is. */
+function row(title: string, unit: string, step: number[], beside: number[]) {
+  const [a, b] = [median(step), median(beside)]
+  const numbers = [a, b].map((value) => `${value.toFixed(2)} ${unit}`.padStart(11))
+  const line = [title.padEnd(28), ...numbers, (a / b).toFixed(2).padStart(7)]
+  process.stdout.write(`${line.join('')}\n`)
+}
+
+const steps: Run[] = []
+const loops: Run[] = []
+for (let i = 0; i < RUNS; i++) {
+  const meet = turnstile()
+  const step = measure(STEP, ['--live', 'Read the file.'], meet)
+  const [a, b] = await Promise.all([step, measure(LOOP, [], meet)])
+  steps.push(a)
+  loops.push(b)
+}
+const offline: number[] = []
+const imports: number[] = []
+for (let i = 0; i < STARTS; i++) {
+  offline.push(await seconds(STEP, ['--offline']))
+  imports.push(await seconds('imports.ts'))
+}
+
+process.stdout.write(`${'step 04'.padStart(39)}${'beside'.padStart(11)}  ratio\n`)
+for (const [from, to] of PARTS) {
+  const rows = (title: string, unit: string, of: (run: Run) => number[]) =>
+    row(`${title}, ${from + 1} to ${to}`, unit, steps.flatMap(of), loops.flatMap(of))
+  rows('time of turns', 'ms', ({ times }) => times.slice(from, to))
+  rows('peak memory', 'MB', ({ memory }) => [memory[to].peak / 2 ** 20])
+  rows('heap per turn', 'KB', ({ memory }) => {
+    return [(memory[to].heap - memory[from].heap) / (to - from) / 1024]
+  })
+}
+row('offline run', 's', offline, imports)
+process.stdout.write(`
+Beside: the shortest loop (test/bench-loop.ts) on the same server; for the offline run, a
+script that only imports the same packages. Medians of ${RUNS} runs (offline: ${STARTS}), the two
+in turns of ${BATCH}; a turn lasts from the server's reply to the arrival of the next request.
+`)

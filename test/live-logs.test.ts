@@ -46,8 +46,9 @@ function startLive(
 
 /** Resolves once `ready` holds. */
 async function until(ready: () => unknown, what: string) {
-  for (let i = 0; !ready(); i++) {
-    if (i > 1000) throw new Error(`waited in vain for ${what}`)
+  const end = Date.now() + 20_000
+  while (!ready()) {
+    if (Date.now() > end) throw new Error(`waited in vain for ${what}`)
     await sleep(10)
   }
 }
@@ -225,7 +226,7 @@ describe('Ctrl+C', { concurrency: 4, skip: posix }, () => {
     step.child.kill('SIGINT')
     const run = await step.result
     assert.equal(run.code, 130)
-    assert(Date.now() - before < 1000)
+    assert(Date.now() - before < 5000)
     assert.equal(laneOf(run).messages.length, 3)
     assert.equal(run.stderr, '')
   })

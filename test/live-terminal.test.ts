@@ -31,8 +31,12 @@ async function type(
     env: { PATH: process.env.PATH, HOME: root, TERM: 'xterm', ...env },
   }
   const child = spawn('script', ['-qec', command, '/dev/null'], options)
+  // Its terminal goes with it, and the step with that.
+  const end = () => child.kill('SIGKILL')
+  const timer = setTimeout(end, 30_000)
   t.after(() => {
-    child.kill('SIGKILL')
+    clearTimeout(timer)
+    end()
   })
   let seen = ''
   let changed = () => {}

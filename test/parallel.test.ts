@@ -19,7 +19,6 @@ import {
   serve,
 } from './live.ts'
 import {
-  type Answer,
   calls,
   fail,
   type Json,
@@ -43,10 +42,20 @@ const write = (path: string, content: string) => ({
   input: { path, content },
 })
 const read = (path: string) => ({ name: 'read_file', input: { path } })
+const bash = (command: string) => ({ name: 'bash', input: { command } })
+/** Writes a file, but not at once. */
+const SLOW = `import { writeFileSync } from 'node:fs'
+setTimeout(() => writeFileSync('order.md', 'first'), 100)`
 const slowly = (ms: number, words: string) => [wait(ms, text(words))]
 const overloaded = fail(529, 'overloaded_error', 'Overloaded', { 'retry-after-ms': '1' })
 const lanesIn = (root: string, folder: string) =>
   fs.readdirSync(join(root, folder)).sort()
+
+async function until(condition: () => boolean): Promise<void> {
+  for (const start = Date.now(); !condition(); await sleep(10)) {
+    if (Date.now() - start > 15_000) throw new Error(`Waited in vain for ${condition}`)
+  }
+}
 
 describe('the tasks of a reply', { concurrency: 4 }, () => {
   test('run at once, four at most; results and names keep the order', async (t) => {
@@ -68,8 +77,9 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
       ...Object.fromEntries([0, 1, 2, 3].map((i) => [`four ${i}`, slowly(200, 'Here.')])),
       mixed: [
         calls(
-          ...[write('order.md', 'first'), task('mixed 0'), read('order.md')],
-          ...[write('order.md', 'second'), task('mixed 1'), read('order.md')],
+          ...[write('slow.mjs', SLOW), task('mixed 0'), bash('node slow.mjs')],
+          ...[read('order.md'), task('mixed 1'), write('order.md', 'second')],
+          read('order.md'),
         ),
         text('Mixed.'),
       ],
@@ -114,8 +124,8 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
         ({ content }) => content.trim().split('\n').at(2) ?? content,
       ),
       [
-        ...['Wrote 5 bytes to order.md', 'Its report:', 'first'],
-        ...['Wrote 6 bytes to order.md', 'Its report:', 'second'],
+        ...[`Wrote ${SLOW.length} bytes to slow.mjs`, 'Its report:', '(no output)'],
+        ...['first', 'Its report:', 'Wrote 6 bytes to order.md', 'second'],
       ],
     )
     const took = (prompt: string) => {
@@ -197,13 +207,13 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
       appendFileSync('pids', process.pid + '\\n')
       setInterval(() => {}, 1000)`
     fs.writeFileSync(join(workdir, 'hang.mjs'), hang)
-    const bash: Answer = calls({ name: 'bash', input: { command: 'node hang.mjs' } })
+    const tool = calls(bash('node hang.mjs'))
     const prompts = ['tool 1', 'tool 2', 'model 1', 'model 2', 'in line 1', 'in line 2']
     const server = await serve(
       t,
       byPrompt({
         all: [calls(...prompts.map((prompt) => task(prompt)), read('hang.mjs'))],
-        ...{ 'tool 1': [bash], 'tool 2': [bash] },
+        ...{ 'tool 1': [tool], 'tool 2': [tool] },
         ...{ 'model 1': [stall()], 'model 2': [stall()] },
       }),
     )
@@ -220,7 +230,7 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
       const lines = fs.existsSync(path) ? fs.readFileSync(path, 'utf8').split('\n') : []
       return lines.filter(Boolean).map(Number)
     }
-    while (pids().length < 2 || server.requests.length < 5) await sleep(10)
+    await until(() => pids().length === 2 && server.requests.length === 5)
     const pressed = performance.now()
     run.child.kill('SIGINT')
     const { code, stdout } = await run.result

@@ -91,6 +91,12 @@ const branchesOf = (workdir: string) =>
     .split('\n')
     .filter(Boolean)
 
+async function until(condition: () => boolean): Promise<void> {
+  for (const start = Date.now(); !condition(); await sleep(10)) {
+    if (Date.now() - start > 15_000) throw new Error(`Waited in vain for ${condition}`)
+  }
+}
+
 describe('a worktree', { concurrency: 4 }, () => {
   test('hides what a child does, is kept or removed, and can be merged', async (t) => {
     const workdir = repository(t, 'my app')
@@ -338,7 +344,7 @@ describe('a worktree', { concurrency: 4 }, () => {
       dotenv: envFile(server.url),
     }
     const killed = startStep({ ...options, args: ['one'] })
-    while (waiting < 2) await sleep(10)
+    await until(() => waiting === 2)
     killed.child.kill('SIGKILL')
     await killed.result
 
@@ -394,11 +400,12 @@ describe('a worktree', { concurrency: 4 }, () => {
       root,
       env: { WORKDIR: workdir, PATH: `${bin}${delimiter}${process.env.PATH}` },
       dotenv: envFile(server.url),
-      timeout: 5000,
     })
-    while (!fs.existsSync(join(root, 'adding'))) await sleep(10)
+    await until(() => fs.existsSync(join(root, 'adding')))
     run.child.kill('SIGINT')
+    const hung = setTimeout(() => run.child.kill('SIGKILL'), 5000)
     const { code, stdout } = await run.result
+    clearTimeout(hung)
     assert.equal(code, 130)
     assert.equal(server.requests.length, 1)
     const { messages } = laneOf({ ...(await run.result), stdout })

@@ -15,7 +15,7 @@ export async function* readPrompts(
   let lines = 0
   for await (const line of pipedLines(live ? undefined : 200)) {
     lines += 1
-    const prompt = line.replace(/^\ufeff/, '').trim()
+    const prompt = line.trim() // a BOM goes with the blanks
     if (prompt === 'q' || prompt === 'exit') return
     if (prompt) yield prompt
   }

@@ -98,7 +98,10 @@ const PARENT_TOOLS: Tool[] = [
       ' only what prompt says, and only its last text comes back.',
     input_schema: {
       type: 'object',
-      properties: { prompt: { type: 'string' }, description: { type: 'string' } },
+      properties: {
+        prompt: { type: 'string', minLength: 1 },
+        description: { type: 'string' },
+      },
       required: ['prompt'],
     },
     run: ({ prompt }, { workdir }) => runSubagent(prompt, workdir),

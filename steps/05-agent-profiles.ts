@@ -101,7 +101,7 @@ const PARENT_TOOLS: Tool[] = [
     input_schema: {
       type: 'object',
       properties: {
-        prompt: { type: 'string' },
+        prompt: { type: 'string', minLength: 1 },
         description: { type: 'string' },
         agent: { type: 'string' },
       },

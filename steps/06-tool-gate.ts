@@ -16,7 +16,6 @@
  * Log        diff logs/recorded/05-agent-profiles/sub-1.log logs/06-tool-gate/sub-1.log
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { callLine } from './support/lane-file.ts'
 import { type Effort, loadProfiles } from './support/profiles.ts'
 import { openSession } from './support/session.ts'
 import { bash, SHELL } from './support/shell.ts'
@@ -98,7 +97,7 @@ const PARENT_TOOLS: Tool[] = [
     input_schema: {
       type: 'object',
       properties: {
-        prompt: { type: 'string' },
+        prompt: { type: 'string', minLength: 1 },
         description: { type: 'string' },
         agent: { type: 'string' },
       },
@@ -196,7 +195,8 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
-  if (fits || (await session.ask(`${lane}: ${callLine({ name, input })}`))) return
+  // All of the input: what a question leaves out could not be refused.
+  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,

@@ -18,7 +18,6 @@
  * Log        diff -r logs/recorded/06-tool-gate logs/07-stop
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { callLine } from './support/lane-file.ts'
 import { type Effort, loadProfiles } from './support/profiles.ts'
 import { openSession } from './support/session.ts'
 import { bash, SHELL } from './support/shell.ts'
@@ -101,7 +100,7 @@ const PARENT_TOOLS: Tool[] = [
     input_schema: {
       type: 'object',
       properties: {
-        prompt: { type: 'string' },
+        prompt: { type: 'string', minLength: 1 },
         description: { type: 'string' },
         agent: { type: 'string' },
         timeoutMs: { type: 'integer', minimum: 1000, maximum: 2 ** 31 - 1 },
@@ -216,7 +215,8 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
-  if (fits || (await session.ask(`${lane}: ${callLine({ name, input })}`))) return
+  // All of the input: what a question leaves out could not be refused.
+  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,

@@ -21,7 +21,6 @@
  * Log        diff -r logs/recorded/08-failure.same-cause logs/08-failure
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { callLine } from './support/lane-file.ts'
 import { type Effort, loadProfiles } from './support/profiles.ts'
 import { openSession } from './support/session.ts'
 import { bash, SHELL } from './support/shell.ts'
@@ -104,7 +103,7 @@ const PARENT_TOOLS: Tool[] = [
     input_schema: {
       type: 'object',
       properties: {
-        prompt: { type: 'string' },
+        prompt: { type: 'string', minLength: 1 },
         description: { type: 'string' },
         agent: { type: 'string' },
         timeoutMs: { type: 'integer', minimum: 1000, maximum: 2 ** 31 - 1 },
@@ -242,7 +241,8 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
-  if (fits || (await session.ask(`${lane}: ${callLine({ name, input })}`))) return
+  // All of the input: what a question leaves out could not be refused.
+  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,

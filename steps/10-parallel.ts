@@ -24,7 +24,6 @@ import type {
   ToolResultBlockParam,
   ToolUseBlock,
 } from '@anthropic-ai/sdk/resources/messages'
-import { callLine } from './support/lane-file.ts'
 import type { LaneSettings } from './support/lanes.ts'
 import { atMost } from './support/parallel.ts'
 import { type Effort, loadProfiles, type Profile } from './support/profiles.ts'
@@ -115,7 +114,7 @@ const PARENT_TOOLS: Tool[] = [
     input_schema: {
       type: 'object',
       properties: {
-        prompt: { type: 'string' },
+        prompt: { type: 'string', minLength: 1 },
         description: { type: 'string' },
         agent: { type: 'string' },
         timeoutMs: { type: 'integer', minimum: 1000, maximum: 2 ** 31 - 1 },
@@ -293,7 +292,8 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
-  if (fits || (await session.ask(`${lane}: ${callLine({ name, input })}`))) return
+  // All of the input: what a question leaves out could not be refused.
+  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,

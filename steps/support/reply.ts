@@ -31,7 +31,7 @@ export function tidyReply(reply: unknown, request: Request): Message {
   const stop = OPENAI[reply.stop_reason] ?? reply.stop_reason ?? 'end_turn'
   const called = content.some((block) => block.type === 'tool_use')
   const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('')
-  const wrong = answerError(text, stop, !called, request.tools)
+  const wrong = answerError(text, stop, !called, request)
   if (wrong) throw new ReplyError(wrong)
   const agreed = called ? 'tool_use' : stop === 'tool_use' ? 'end_turn' : stop
   const stop_reason = CUT_OR_PAUSED.test(stop) ? stop : agreed
@@ -40,16 +40,26 @@ export function tidyReply(reply: unknown, request: Request): Message {
   return { ...reply, ...fixed } as unknown as Message
 }
 
-function answerError(text: string, stop: string, final: boolean, tools: Json[] = []) {
+function answerError(text: string, stop: string, final: boolean, request: Request) {
   if (stop === 'refusal' || stop === 'content_filter') {
     return `the model refused to answer (stop_reason ${stop})${text && `: ${text}`}`
   }
   if (!final || stop === 'pause_turn') return undefined
   const empty = `the reply was empty (stop_reason ${stop})`
   const cut = 'the reply was cut by max_tokens before any text'
-  if (!text) return stop === 'max_tokens' ? cut : empty
-  const name = writtenCall(text, tools)
+  if (!text) return (stop === 'max_tokens' ? cut : empty) + lastWords(request.messages)
+  const name = writtenCall(text, request.tools ?? [])
   return name && `the model wrote its call of ${name} as text: ${show(text)}`
+}
+
+/** An empty reply hides that there was something before it. */
+function lastWords(messages: MessageCreateParams['messages']): string {
+  const texts = messages.map(({ role, content }) => {
+    const blocks = role === 'assistant' ? toBlocks(content) : []
+    return blocks.map((block) => (block.type === 'text' ? block.text : '')).join('')
+  })
+  const last = texts.findLast(hasWords)
+  return last ? `; the last words before it: ${show(last)}` : ''
 }
 
 /** The offered tool that a text calls, be it as bare JSON or behind a marker. */

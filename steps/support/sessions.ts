@@ -13,8 +13,9 @@ import { mapStrings } from './log.ts'
 import { requestError } from './protocol.ts'
 
 /**
- * Reads a lane of this run back; once the run has begun, only a child's. A last line that was torn when its writer died is
- * dropped from the file; a call that was never answered is left for the caller to answer.
+ * Reads a lane of this run back; once the run has begun, only a child's. A last line that
+ * was torn when its writer died is dropped from the file; a call that was never answered
+ * is left for the caller to answer.
  *
  * @throws {Error} when there is no such lane (naming those there are), or when its file
  * is broken in any other way

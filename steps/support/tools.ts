@@ -35,7 +35,9 @@ type Schema = {
   required?: string[]
   items?: Schema
   enum?: unknown[]
+  minLength?: number
   minimum?: number
+  maximum?: number
   maxItems?: number
 }
 
@@ -73,8 +75,12 @@ function check(given: unknown, schema: Schema, at: string): unknown {
   if (schema.type && schema.type !== 'integer' && typeOf(value) !== schema.type) {
     throw wrong(aOrAn(schema.type))
   }
+  if (schema.minLength && !(value as string).trim()) throw wrong('text, not blank')
   if (schema.minimum !== undefined && (value as number) < schema.minimum) {
     throw wrong(`at least ${schema.minimum}`)
+  }
+  if (schema.maximum !== undefined && (value as number) > schema.maximum) {
+    throw wrong(`at most ${schema.maximum}`)
   }
   return value
 }

@@ -232,6 +232,7 @@ async function runSubagent(input: TaskInput): Promise<string> {
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)
   signal?.addEventListener('abort', relay)
+  if (signal?.aborted) relay()
   const ms = input.timeoutMs ?? profile?.timeout ?? DEFAULT_TIMEOUT_MS
   const timedOut = () => child.abort(new Error(`The subagent timed out after ${ms} ms.`))
   const timer = ms && setTimeout(timedOut, ms)

@@ -258,6 +258,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)
   signal?.addEventListener('abort', relay)
+  if (signal?.aborted) relay()
   const ms = input.timeoutMs ?? profile?.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
   const subMessages: MessageParam[] = []

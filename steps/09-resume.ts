@@ -274,6 +274,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)
   signal?.addEventListener('abort', relay)
+  if (signal?.aborted) relay()
   const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
   const end = (ending: Ending): Outcome => {
@@ -332,7 +333,7 @@ function childSettings(profile: Profile | undefined, workdir: string) {
 
 /** Fills an empty array from its lane's file, if it would run as it did. */
 function readBack(messages: MessageParam[], lane: string, settings: LaneSettings): void {
-  const file = session.readLane(lane)
+  const file = session.readLane(lane, settings.workdir)
   const now = session.header(lane, settings)
   const differs = FIXED.filter((key) => !isDeepStrictEqual(file.header[key], now[key]))
   if (differs.length > 0) {

@@ -1,11 +1,10 @@
 /**
  * 10 · Parallel: several children at once, each in its own worktree if asked.
  *
- *   parentHistory                           sub-1        sub-2
- *     assistant  task, task        ──┬──▶     user         │
- *                                    └──────  …       ──▶  user
- *     user       tool_result, tool_result ◀── report  ◀──  report
- *                in the order of the calls, whoever was faster
+ *   parentHistory                          sub-1            sub-2
+ *     assistant  task 1, task 2     ──▶      user  prompt 1   user  prompt 2
+ *                                            …  at the same time  …
+ *     user       result 1, result 2 ◀──      its report       its report
  *
  * `worktree: true` gives a child a git worktree on its own branch: nobody sees what it
  * does before it is merged. Left clean, it is removed.
@@ -160,8 +159,8 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['bash', 'command', /^node [\w/-]+\.mjs$/],
-  ['bash', 'command', /^git (add -A|commit -q -m "[\w ]+"|merge -q [\w/-]+)$/],
-  ['bash', 'command', /^git checkout -q -- [\w./-]+$/],
+  ['bash', 'command', /^git (-C [\w./-]+ )?(add -A|commit -q -m "[\w ]+")$/],
+  ['bash', 'command', /^git (merge -q|diff|checkout -q --) [\w./-]+$/],
   ['task', 'prompt', /./],
 ]
 
@@ -307,7 +306,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   if (resume && worktree) throw new Error('A resumed child keeps its place: no worktree.')
   // Before anything is made: an unknown agent starts nothing.
   const profile = findProfile(resume ? session.readLane(resume).header.agent : agent)
-  const lane = resume ?? session.nextLane()
+  const lane = resume || session.nextLane()
   if (RUNNING.has(lane)) throw new Error(`${lane} is still at work: wait for its result.`)
   RUNNING.add(lane)
   try {
@@ -340,6 +339,7 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)
   signal?.addEventListener('abort', relay)
+  if (signal?.aborted) relay()
   const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
   const end = (ending: Ending): Outcome => {
@@ -385,7 +385,7 @@ function childSettings(profile: Profile | undefined, workdir: string) {
   const { body, tools, model, effort, timeout } = profile ?? {}
   return {
     system:
-      SYSTEM.replace(session.workdir, workdir) +
+      SYSTEM.replace(session.workdir, () => workdir) +
       CHILD_SUFFIX +
       (body ? `\n\n# Agent profile\n\n${body}` : ''),
     // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
@@ -401,7 +401,7 @@ function childSettings(profile: Profile | undefined, workdir: string) {
 
 /** Fills an empty array from its lane's file, if it would run as it did. */
 function readBack(messages: MessageParam[], lane: string, settings: LaneSettings): void {
-  const file = session.readLane(lane)
+  const file = session.readLane(lane, settings.workdir)
   const now = session.header(lane, settings)
   const differs = FIXED.filter((key) => !isDeepStrictEqual(file.header[key], now[key]))
   if (differs.length > 0) {

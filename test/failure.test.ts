@@ -160,14 +160,15 @@ test('how a child ends, and what its parent reads', async (t) => {
   })
 
   await t.test('crashed: nothing came, or nothing that is a report', () => {
-    const empty = `crashed: the reply was empty (stop_reason end_turn)${at}`
-    assertTold('empty', empty, 'I look.', 1)
-    assertTold('blank', empty, 'First words.', 3)
+    const before = (words: string) => `; the last words before it: ${words}${at}`
+    const empty = 'crashed: the reply was empty (stop_reason end_turn)'
+    assertTold('empty', empty + before('I look.'), 'I look.', 1)
+    assertTold('blank', empty + before('First words.'), 'First words.', 3)
     const refused = 'the model refused to answer (stop_reason refusal): I will not.'
     assertTold('refused', `crashed: ${refused}${at}`, 'I look.', 1)
     assertTold('cut', 'crashed: its report was cut by max_tokens', 'Half a rep', 2)
     const cut = 'the reply was cut by max_tokens before any text'
-    assertTold('cut to nothing', `crashed: ${cut}${at}`, 'I look.', 1)
+    assertTold('cut to nothing', `crashed: ${cut}${before('I look.')}`, 'I look.', 1)
   })
 
   await t.test('a call that was cut is not run, and the child goes on', () => {

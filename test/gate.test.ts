@@ -63,14 +63,12 @@ describe('without a terminal', { concurrency: 4 }, () => {
     ...commands.map((command) => bash(command)),
     ...paths.map((path) => write(path)),
     ...paths.map((path) => edit(path, 'a', 'b')),
-    task('\n'),
   ]
   const all = [...allowed.map(([call]) => call), ...refused]
   const RULES: Record<string, string> = {
     bash: '/^node [\\w/-]+\\.mjs$/',
     write_file: '/^[\\w/-]+\\.(mjs|md)$/',
     edit_file: '/^[\\w/-]+\\.(mjs|md)$/',
-    task: '/./',
   }
 
   test('rules decide, in both lanes, and the reason stands in the history', async (t) => {
@@ -78,7 +76,7 @@ describe('without a terminal', { concurrency: 4 }, () => {
       t,
       byPrompt({
         parent: [calls(...all), calls(task('child')), text('So.')],
-        child: [calls(...all.slice(0, -1)), text('Report.')],
+        child: [calls(...all), text('Report.')],
       }),
       { step: STEP, args: ['parent'] },
     )
@@ -115,14 +113,20 @@ describe('without a terminal', { concurrency: 4 }, () => {
     const run = await runLive(
       t,
       [
-        calls({ name: 'fly' }, { name: 'bash', input: { command: 5 } }, write('a.mjs')),
+        calls(
+          { name: 'fly' },
+          { name: 'bash', input: { command: 5 } },
+          task(' \n'),
+          write('a.mjs'),
+        ),
         text('So.'),
       ],
       { step: STEP, args: ['Go.'] },
     )
-    const [fly, wrong] = resultsIn(run.requests[1]).map(({ content }) => content)
+    const [fly, wrong, blank] = resultsIn(run.requests[1]).map(({ content }) => content)
     assert.match(fly, /^No tool fly, only /)
     assert.equal(wrong, 'bash.command must be a string, not 5')
+    assert.match(blank, /^task\.prompt must be text, not blank/)
   })
 })
 
@@ -199,7 +203,7 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
       ['sub-1', 'seven', 'N'],
     ]
     for (const [i, [lane, name, answer]] of asks.entries()) {
-      const command = `bash echo ${name} > ${name}.txt`
+      const command = `bash {"command":"echo ${name} > ${name}.txt"}`
       await terminal.shows(`${lane}: ${command} Allow it? [y/N] `)
       await sleep(100)
       assert.equal(questions(terminal.screen()), i + 1, 'no other question yet')
@@ -272,10 +276,14 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
     await terminal.shows('Allow it? [y/N] ')
     terminal.type('n\r')
     await terminal.shows('All done.')
-    const [one, two] = terminal.screen().match(/sub-\d: bash echo \w+ Allow/g) ?? []
+    const [one, two] =
+      terminal.screen().match(/sub-\d: bash {"command":"echo \w+"} Allow/g) ?? []
     assert.deepEqual(
       [one, two].sort(),
-      ['sub-1: bash echo first Allow', 'sub-2: bash echo second Allow'].sort(),
+      [
+        'sub-1: bash {"command":"echo first"} Allow',
+        'sub-2: bash {"command":"echo second"} Allow',
+      ].sort(),
     )
     const bodies = server.requests.map(({ body }) => body)
     const results = ['first', 'second'].map(

@@ -40,8 +40,8 @@ import {
 
 type Context = { after: (done: () => void | Promise<void>) => void }
 
-/** In ms: at once, or after the grace of a second; tests may share the machine. */
-const SOON = 2500
+/** In ms: at once, or after a second of grace; the machine may be busy. */
+const SOON = 4000
 const STOPPED = 'Stopped by Ctrl+C.'
 const posix = { skip: process.platform === 'win32' && 'needs signals' }
 const task = (prompt: string, more: Json = {}) => ({

@@ -10,11 +10,11 @@ import { complain, print } from './terminal.ts'
 export const shorten = (path: string) =>
   relative(process.cwd(), path).replaceAll('\\', '/') || '.'
 
-/** Mode, model, endpoint, where the key came from, where the log goes, in one line. */
+/** In its first line: mode, model, endpoint, where key and log are; then what to know. */
 export function introduce(
   step: string,
   model: string,
-  { live }: Settings,
+  { live, notes }: Settings,
   { recording, logs, broken }: Place,
 ): void {
   const source = live
@@ -23,6 +23,7 @@ export function introduce(
   print(`${step}, ${source}; log: ${broken ? 'none' : shorten(logs)}`, 'dim')
   const note = recording?.lanes[0].header.note
   if (note) print(String(note), 'dim')
+  for (const line of notes) print(line, 'yellow')
   if (broken) complain(`Nothing can be logged: ${broken.message}`)
 }
 

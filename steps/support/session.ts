@@ -85,6 +85,7 @@ export class Session {
       },
     })
     process.on('SIGINT', () => this.#interrupt())
+    introduce(step, this.model, settings, place)
   }
 
   /**
@@ -110,8 +111,9 @@ export class Session {
    *
    * @throws {Error} when there is no such lane, or its file is broken
    */
-  readLane(lane: string): LaneFile {
-    return readBack(this.#place.logs, lane, this.workdir)
+  readLane(lane: string, workdir = this.workdir): LaneFile {
+    const begun = this.#lanes.all().length > 0
+    return readBack(this.#place.logs, lane, workdir, begun)
   }
 
   /** Fills an empty array with a lane that was read back; its file goes on. */
@@ -178,10 +180,8 @@ export class Session {
     ownPrompt: string,
     answer: (prompt: string) => Promise<{ stopReason: string | null; text: string }>,
   ): Promise<void> {
-    const { replay, notes, words } = this.#settings
+    const { replay, words } = this.#settings
     const { recording } = this.#place
-    introduce(this.#step, this.model, this.#settings, this.#place)
-    for (const note of notes) print(note, 'yellow')
     const own = replay && recording ? promptsOf(recording.lanes[0]) : [ownPrompt]
     // What was typed stands on the terminal already.
     const isTyped = this.live && process.stdin.isTTY && words === ''

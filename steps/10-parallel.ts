@@ -159,7 +159,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['bash', 'command', /^node [\w/-]+\.mjs$/],
-  ['bash', 'command', /^git (-C [\w./-]+ )?(add -A|commit -q -m "[\w ]+")$/],
+  ['bash', 'command', /^git (-C ("[^"$`]+"|[\w./-]+) )?(add -A|commit -q -m "[\w ]+")$/],
   ['bash', 'command', /^git (merge -q|diff|checkout -q --) [\w./-]+$/],
   ['task', 'prompt', /./],
 ]

@@ -129,7 +129,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['read_file', 'path', /./],
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
-  ['bash', 'command', /^node [\w/-]+\.mjs$/],
+  ['bash', 'command', /^node \w[\w/-]*\.mjs$/],
   ['task', 'prompt', /./],
 ]
 

@@ -13,7 +13,7 @@
  *
  * Builds on  06
  * Changes    PARENT_TOOLS, DEFAULT_TIMEOUT_MS, LoopOptions, TaskInput, agentLoop,
- *            runTools, runSubagent, session.run
+ *            runTools, onToolCall, runSubagent, session.run
  * Run        npx tsx steps/07-stop.ts
  * Log        diff -r logs/recorded/06-tool-gate logs/07-stop
  */
@@ -137,7 +137,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['read_file', 'path', /./],
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
-  ['bash', 'command', /^node [\w/-]+\.mjs$/],
+  ['bash', 'command', /^node \w[\w/-]*\.mjs$/],
   ['task', 'prompt', /./],
 ]
 
@@ -203,7 +203,8 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
     const tool = tools.find(({ name }) => name === call.name)
     if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
     const input = checkInput(tool, call.input)
-    await onToolCall(tool.name, input, lane)
+    await onToolCall(tool.name, input, lane, signal)
+    signal.throwIfAborted()
     const work = tool.run(input, { workdir, signal })
     // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
     return tool.name === 'task' ? work : untilStopped(work, signal)
@@ -211,12 +212,18 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
 }
 
 /** Comes before every call; throws the reason why it may not run. */
-async function onToolCall(name: string, input: ToolInput, lane: string): Promise<void> {
+async function onToolCall(
+  name: string,
+  input: ToolInput,
+  lane: string,
+  signal: AbortSignal,
+): Promise<void> {
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
   // All of the input: what a question leaves out could not be refused.
-  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
+  const question = `${lane}: ${name} ${JSON.stringify(input)}`
+  if (fits || (await session.ask(question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,

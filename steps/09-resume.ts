@@ -147,7 +147,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['read_file', 'path', /./],
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
-  ['bash', 'command', /^node [\w/-]+\.mjs$/],
+  ['bash', 'command', /^node \w[\w/-]*\.mjs$/],
   ['task', 'prompt', /./],
 ]
 
@@ -225,6 +225,7 @@ async function agentLoop(
     }
     const reply = await session.client.messages.create(request, { signal })
     push(messages, { role: 'assistant', content: reply.content })
+    if (isLast) repair(messages)
     if (isLast) return { stopReason: 'max_turns' }
     // The blocks decide whether there is work to do, not the stop_reason.
     if (toolUses(reply).length === 0) return { stopReason: reply.stop_reason }
@@ -241,7 +242,8 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
     const tool = tools.find(({ name }) => name === call.name)
     if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
     const input = checkInput(tool, call.input)
-    await onToolCall(tool.name, input, lane)
+    await onToolCall(tool.name, input, lane, signal)
+    signal.throwIfAborted()
     const work = tool.run(input, { workdir, signal })
     // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
     return tool.name === 'task' ? work : untilStopped(work, signal)
@@ -249,12 +251,18 @@ function runTools(reply: Message, lane: string, { tools, workdir, signal }: Loop
 }
 
 /** Comes before every call; throws the reason why it may not run. */
-async function onToolCall(name: string, input: ToolInput, lane: string): Promise<void> {
+async function onToolCall(
+  name: string,
+  input: ToolInput,
+  lane: string,
+  signal: AbortSignal,
+): Promise<void> {
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
   // All of the input: what a question leaves out could not be refused.
-  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
+  const question = `${lane}: ${name} ${JSON.stringify(input)}`
+  if (fits || (await session.ask(question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,
@@ -350,8 +358,9 @@ function taskResult(outcome: Outcome): string {
   const cost = tokens.input > 0 ? `, ${tokens.input} tokens in, ${tokens.output} out` : ''
   const label = status === 'completed' ? 'Its report' : 'Its last words, no report'
   const words = text ? `${label}:\n${headAndTail(text, MAX_REPORT)}` : 'It said nothing.'
+  const spent = `${turns} ${turns === 1 ? 'turn' : 'turns'}${cost}`
   const more = `To go on with this child: resume "${lane}".`
-  return [`${how} (${turns} turns${cost})`, words, `${next} ${more}`].join('\n\n')
+  return [`${how} (${spent})`, words, `${next} ${more}`].join('\n\n')
 }
 
 function describe(outcome: Outcome): [how: string, next: string] {

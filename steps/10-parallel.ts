@@ -6,8 +6,7 @@
  *                                            …  at the same time  …
  *     user       result 1, result 2 ◀──      its report       its report
  *
- * `worktree: true` gives a child a git worktree on its own branch: nobody sees what it
- * does before it is merged. Left clean, it is removed.
+ * `worktree: true`: a worktree and branch of its own, removed if the child left no trace.
  *
  * Builds on  09
  * Changes    PARENT_TOOLS, SYSTEM, RULES, AT_ONCE, RUNNING, TaskInput, ChildSettings,
@@ -20,7 +19,6 @@ import { isDeepStrictEqual } from 'node:util'
 import type {
   Message,
   MessageParam,
-  ToolResultBlockParam,
   ToolUseBlock,
 } from '@anthropic-ai/sdk/resources/messages'
 import type { LaneSettings } from './support/lanes.ts'
@@ -158,7 +156,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['read_file', 'path', /./],
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
-  ['bash', 'command', /^node [\w/-]+\.mjs$/],
+  ['bash', 'command', /^node \w[\w/-]*\.mjs$/],
   ['bash', 'command', /^git (-C ("[^"$`]+"|[\w./-]+) )?(add -A|commit -q -m "[\w ]+")$/],
   ['bash', 'command', /^git (merge -q|diff|checkout -q --) [\w./-]+$/],
   ['task', 'prompt', /./],
@@ -166,7 +164,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
 
 const AT_ONCE = atMost(4)
 
-/** The lanes at work: each has one writer. */
+// The lanes at work: each has one writer.
 const RUNNING = new Set<string>()
 
 const LAST_CALL =
@@ -250,6 +248,7 @@ async function agentLoop(
     }
     const reply = await session.client.messages.create(request, { signal })
     push(messages, { role: 'assistant', content: reply.content })
+    if (isLast) repair(messages)
     if (isLast) return { stopReason: 'max_turns' }
     // The blocks decide whether there is work to do, not the stop_reason.
     if (toolUses(reply).length === 0) return { stopReason: reply.stop_reason }
@@ -260,17 +259,14 @@ async function agentLoop(
 }
 
 /** Tasks run beside each other, other tools in turn; results in the calls' order. */
-function runTools(
-  reply: Message,
-  lane: string,
-  { tools, workdir, signal }: LoopOptions,
-): Promise<ToolResultBlockParam[]> {
+function runTools(reply: Message, lane: string, { tools, workdir, signal }: LoopOptions) {
   const run = async (call: ToolUseBlock) => {
     signal.throwIfAborted()
     const tool = tools.find(({ name }) => name === call.name)
     if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
     const input = checkInput(tool, call.input)
-    await onToolCall(tool.name, input, lane)
+    await onToolCall(tool.name, input, lane, signal)
+    signal.throwIfAborted()
     const work = tool.run(input, { workdir, signal })
     // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
     return tool.name === 'task' ? work : untilStopped(work, signal)
@@ -287,12 +283,18 @@ function runTools(
 }
 
 /** Comes before every call; throws the reason why it may not run. */
-async function onToolCall(name: string, input: ToolInput, lane: string): Promise<void> {
+async function onToolCall(
+  name: string,
+  input: ToolInput,
+  lane: string,
+  signal: AbortSignal,
+): Promise<void> {
   const fits = RULES.some(
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
   // All of the input: what a question leaves out could not be refused.
-  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
+  const question = `${lane}: ${name} ${JSON.stringify(input)}`
+  if (fits || (await session.ask(question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   throw new Error(
     `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,
@@ -320,18 +322,14 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
 }
 
 /** The child's own worktree, new or the one it had; undefined if it has none. */
-async function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
+function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
   if (!resume) return worktree ? openWorktree(workdir, lane) : undefined
   const branch = session.readLane(resume).header.worktree
-  if (!branch) return undefined
-  const tree = await findWorktree(workdir, branch)
-  if (!tree) throw new Error(`${lane} cannot go on: its worktree is gone.`)
-  return tree
+  return branch ? findWorktree(workdir, branch, lane) : undefined
 }
 
 async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outcome> {
   const { prompt, resume, signal } = input
-  const { lane } = settings
   const subMessages: MessageParam[] = []
   if (resume) readBack(subMessages, resume, settings)
   session.openLane(subMessages, settings)
@@ -348,7 +346,7 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
     session.event(subMessages, 'outcome', { ...ending, turns })
     return {
       ...ending,
-      lane,
+      lane: settings.lane,
       text: lastText(own),
       turns,
       tokens: session.usage(subMessages),
@@ -418,10 +416,12 @@ function taskResult(outcome: Outcome): string {
   const cost = tokens.input > 0 ? `, ${tokens.input} tokens in, ${tokens.output} out` : ''
   const label = status === 'completed' ? 'Its report' : 'Its last words, no report'
   const words = text ? `${label}:\n${headAndTail(text, MAX_REPORT)}` : 'It said nothing.'
+  const spent = `${turns} ${turns === 1 ? 'turn' : 'turns'}${cost}`
   const isGone = worktree && !worktree.kept
   const more = isGone ? '' : ` To go on with this child: resume "${lane}".`
-  const parts = [`${how} (${turns} turns${cost})`, words, worktree?.told, next + more]
-  return parts.filter(Boolean).join('\n\n')
+  return [`${how} (${spent})`, words, worktree?.told, next + more]
+    .filter(Boolean)
+    .join('\n\n')
 }
 
 function describe(outcome: Outcome): [how: string, next: string] {

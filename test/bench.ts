@@ -1,4 +1,4 @@
-/** `npm run bench`: step 04 beside the shortest loop. It prints ratios and judges nothing. */
+/** `npm run bench`: step 04 beside the shortest loop, in ratios. It judges nothing. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
@@ -8,16 +8,12 @@ import { pathToFileURL } from 'node:url'
 import { calls, makeRoot, startServer, text } from './server.ts'
 
 const TURNS = 1000
-const PARTS = [
-  [0, 100],
-  [TURNS - 100, TURNS],
-  [0, TURNS],
-]
+const END = 100 // turns, first and last, that are shown by themselves
 const BATCH = 10 // turns of one loop, then as many of the other
-const RUNS = 3
+const RUNS = 2
 const STARTS = 7
 
-/** Milliseconds of each turn; bytes after 0 turns and wherever a part begins or ends. */
+/** Milliseconds of each turn; bytes after the first END turns, and after all. */
 type Run = { times: number[]; memory: Record<number, { heap: number; peak: number }> }
 
 const STEP = 'steps/04-subagent.ts'
@@ -61,7 +57,7 @@ async function measure(path: string, args: string[], meet: () => Promise<void>) 
   const server = await startServer(async (_, turn) => {
     const [{ at }] = server.requests.splice(0)
     if (turn > 0) run.times.push(at - sent)
-    if (PARTS.flat().includes(turn)) {
+    if (turn === END || turn === TURNS) {
       child.send('memory?')
       run.memory[turn] = (await once(child, 'message'))[0]
     }
@@ -98,8 +94,11 @@ async function seconds(path: string, args?: string[]): Promise<number> {
   return (performance.now() - began) / 1000
 }
 
-const median = (values: number[]) =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]
+function median(values: number[]): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const middle = (values.length - 1) / 2
+  return (sorted[Math.floor(middle)] + sorted[Math.ceil(middle)]) / 2
+}
 
 /** Prints the medians of both sides, and how many times the second the first one is. */
 function row(title: string, unit: string, step: number[], beside: number[]) {
@@ -125,19 +124,24 @@ for (let i = 0; i < STARTS; i++) {
   imports.push(await seconds('imports.ts'))
 }
 
-process.stdout.write(`${'step 04'.padStart(39)}${'beside'.padStart(11)}  ratio\n`)
-for (const [from, to] of PARTS) {
-  const rows = (title: string, unit: string, of: (run: Run) => number[]) =>
-    row(`${title}, ${from + 1} to ${to}`, unit, steps.flatMap(of), loops.flatMap(of))
-  rows('time of turns', 'ms', ({ times }) => times.slice(from, to))
-  rows('peak memory', 'MB', ({ memory }) => [memory[to].peak / 2 ** 20])
-  rows('heap per turn', 'KB', ({ memory }) => {
-    return [(memory[to].heap - memory[from].heap) / (to - from) / 1024]
-  })
+process.stdout.write(`${'step 04'.padStart(39)}${'beside it'.padStart(11)}  ratio\n`)
+const both = (title: string, unit: string, of: (run: Run) => number[]) =>
+  row(title, unit, steps.flatMap(of), loops.flatMap(of))
+for (const [from, to] of [
+  [0, END],
+  [TURNS - END, TURNS],
+  [0, TURNS],
+]) {
+  both(`a turn, ${from + 1} to ${to}`, 'ms', ({ times }) => times.slice(from, to))
+}
+for (const turn of [END, TURNS]) {
+  both(`heap after ${turn} turns`, 'MB', ({ memory }) => [memory[turn].heap / 2 ** 20])
+  both(`peak after ${turn} turns`, 'MB', ({ memory }) => [memory[turn].peak / 2 ** 20])
 }
 row('offline run', 's', offline, imports)
 process.stdout.write(`
-Beside: the shortest loop (test/bench-loop.ts) on the same server; for the offline run, a
-script that only imports the same packages. Medians of ${RUNS} runs (offline: ${STARTS}), the two
-in turns of ${BATCH}; a turn lasts from the server's reply to the arrival of the next request.
+Beside it: test/bench-loop.ts on the same server; for the offline run, a script that only
+imports the same packages. Medians of ${RUNS} runs (offline ${STARTS}); the loops take turns, ${BATCH}
+requests each. A turn lasts from the server's reply to the next request. Heap is what is in
+use after a collection, peak the most memory that the process had.
 `)

@@ -20,7 +20,7 @@ describe('a step equals its recording', { concurrency: 2 }, () => {
       const step = name.split('.')[0]
       const folder = join('logs', 'recorded', name)
       const args = step === name ? [] : ['--replay', folder]
-      const run = await runStep({ step, args, root })
+      const run = await runStep({ step, args, root, tsx: true })
       const last = lanes(name)[0].lines.at(-1)
       const failure = last?.event ? String(last.error.message) : undefined
       assert.equal(run.code, failure ? 1 : 0)

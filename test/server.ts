@@ -6,6 +6,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import {
   cpSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
@@ -18,6 +19,7 @@ import {
   type IncomingMessage,
   type ServerResponse,
 } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -285,10 +287,37 @@ export function editStep(
   writeFileSync(path, parts.join(to))
 }
 
+// The very compiler that tsx uses, and brings along.
+const tsx = createRequire(import.meta.url).resolve('tsx/package.json')
+const { transformSync } = createRequire(tsx)('esbuild')
+const compiled = new Map<string, string>()
+
+/**
+ * Compiles the steps of a root, as they stand there now, to `.mjs` files beside them. That
+ * is what tsx does anew in each process; done once per source it halves what a run costs.
+ */
+export function compileSteps(root: string): void {
+  for (const folder of ['steps', 'steps/support'].map((part) => join(root, part))) {
+    for (const name of readdirSync(folder).filter((file) => file.endsWith('.ts'))) {
+      const source = readFileSync(join(folder, name), 'utf8')
+      let code = compiled.get(source)
+      if (code === undefined) {
+        const options = { loader: 'ts', format: 'esm', target: 'es2023' }
+        const plain: string = transformSync(source, options).code
+        code = plain.replace(/(\bfrom "\.[^"]+)\.ts"/g, '$1.mjs"')
+        compiled.set(source, code)
+      }
+      writeFileSync(join(folder, name.replace(/\.ts$/, '.mjs')), code)
+    }
+  }
+}
+
 export type StepOptions = {
   /** The file's name under steps/, without `.ts`. */
   step: string
   args?: string[]
+  /** Run by tsx itself, as a reader does; else what tsx would make of it is run. */
+  tsx?: boolean
   /** Added to an environment that holds nothing but what a process needs. */
   env?: Record<string, string>
   /** Written to `.env` as it is. */
@@ -322,14 +351,14 @@ export function startStep(options: StepOptions) {
   const { step, args = [], env, dotenv, stdin = '', timeout = 30_000 } = options
   const root = options.root ?? makeRoot()
   if (dotenv !== undefined) writeFileSync(join(root, '.env'), dotenv)
-  const child = spawn(
-    process.execPath,
-    ['--import', 'tsx', `steps/${step}.ts`, ...args],
-    {
-      cwd: root,
-      env: { ...leanEnvironment(root), ...env },
-    },
-  )
+  if (!options.tsx) compileSteps(root)
+  const file = options.tsx
+    ? ['--import', 'tsx', `steps/${step}.ts`]
+    : [`steps/${step}.mjs`]
+  const child = spawn(process.execPath, [...file, ...args], {
+    cwd: root,
+    env: { ...leanEnvironment(root), ...env },
+  })
   children.add(child)
   // A step may end without having read its input.
   child.stdin.on('error', () => {})

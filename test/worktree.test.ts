@@ -457,6 +457,9 @@ describe('closing one', { concurrency: 4 }, () => {
       kept: false,
       told: 'Its worktree is gone; what it committed is on branch agent/sub-1.',
     })
-    assert.equal(await findWorktree(workdir, own.branch), undefined)
+    await assert.rejects(
+      findWorktree(workdir, own.branch, 'sub-1'),
+      /its worktree is gone/,
+    )
   })
 })

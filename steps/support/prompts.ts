@@ -33,7 +33,11 @@ async function* typedPrompts(label: string, own: string) {
 }
 
 /** A line typed at the prompt, or lines pasted at once; undefined at the end of input. */
-function question(label: string, offer: string): Promise<string | undefined> {
+function question(
+  label: string,
+  offer: string,
+  signal?: AbortSignal,
+): Promise<string | undefined> {
   return new Promise((answered) => {
     const { stdin: input, stdout: output } = process
     const terminal = createInterface({ input, output, prompt: label })
@@ -42,12 +46,15 @@ function question(label: string, offer: string): Promise<string | undefined> {
     const leave = (_: string, { ctrl, name }: Key) => {
       if (ctrl && name === 'd' && terminal.line === offer) terminal.close()
     }
+    const giveUp = () => terminal.close()
+    signal?.addEventListener('abort', giveUp, { once: true })
     input.on('keypress', leave)
     terminal.on('line', (line) => {
       if (lines.push(line) === 1) setImmediate(() => terminal.close())
     })
     terminal.on('close', () => {
       input.off('keypress', leave)
+      signal?.removeEventListener('abort', giveUp)
       const all = [...lines, terminal.line].join('\n').trim()
       answered(lines.length > 0 ? all : undefined)
     })
@@ -60,10 +67,12 @@ function question(label: string, offer: string): Promise<string | undefined> {
   })
 }
 
-/** Asks on the terminal; only a clear yes is one. */
-export async function confirm(text: string): Promise<boolean> {
+/** Asks on the terminal, until the signal's abort; only a clear yes is one. */
+export async function confirm(text: string, signal?: AbortSignal): Promise<boolean> {
+  if (signal?.aborted) return false
   waitFor('')
-  return /^y(es)?$/i.test((await question(`${visible(text)} Allow it? [y/N] `, '')) ?? '')
+  const label = `${visible(text)} Allow it? [y/N] `
+  return /^y(es)?$/i.test((await question(label, '', signal)) ?? '')
 }
 
 /** Lines of piped input; a pipe that stays silent for `patience` ms counts as none. */

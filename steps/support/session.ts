@@ -106,11 +106,7 @@ export class Session {
     return this.#lanes.clean(this.#lanes.header(lane, settings))
   }
 
-  /**
-   * Reads a lane of this run back from its file.
-   *
-   * @throws {Error} when there is no such lane, or its file is broken
-   */
+  /** Reads a lane of this run back; throws when there is none, or its file is broken. */
   readLane(lane: string, workdir = this.workdir): LaneFile {
     const begun = this.#lanes.all().length > 0
     return readBack(this.#place.logs, lane, workdir, begun)
@@ -142,9 +138,9 @@ export class Session {
   }
 
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
-  async ask(question: string): Promise<boolean> {
+  async ask(question: string, signal?: AbortSignal): Promise<boolean> {
     if (!this.live || !process.stdin.isTTY) return false
-    this.#asked = this.#asked.then(() => confirm(question))
+    this.#asked = this.#asked.then(() => confirm(question, signal))
     return this.#asked
   }
 
@@ -174,7 +170,8 @@ export class Session {
 
   /**
    * Answers the reader's prompts one by one; a failed one is explained in a line and does
-   * not end the session. At the end says what each lane holds and where the log is.
+   * not end the session. At the end says what each lane holds and where the log is, and
+   * the program ends.
    */
   async run(
     ownPrompt: string,
@@ -199,6 +196,8 @@ export class Session {
       this.#failed(error)
     }
     stopAll()
+    // A tool that was given up may still hold the process.
+    setTimeout(() => process.exit(), 500).unref()
     summarize(this.#lanes.all(), this.live, this.#place.logs, this.#unlogged)
   }
 

@@ -176,7 +176,7 @@ export function headAndTail(text: string, most: number): string {
   const half = Math.floor(most / 2)
   // A character that the cut goes through is left out, not shown as half of one.
   const decode = (part: Buffer) => part.toString().replace(/^\ufffd+|\ufffd+$/g, '')
-  const left = bytes.length - 2 * half
   const [head, tail] = [bytes.subarray(0, half), bytes.subarray(-half)].map(decode)
+  const left = bytes.length - Buffer.byteLength(head + tail)
   return `${head}\n[${left} bytes left out]\n${tail}`
 }

@@ -72,14 +72,20 @@ async function checkRepository(workdir: string): Promise<void> {
   })
 }
 
-/** The worktree that was made on a branch, if it is still there. */
+/**
+ * The worktree that was made for a lane, on a branch that it may have left since.
+ *
+ * @throws {Error} when it is gone
+ */
 export async function findWorktree(
   workdir: string,
   branch: string,
-): Promise<Worktree | undefined> {
+  lane: string,
+): Promise<Worktree> {
   const trees = await listWorktrees(workdir)
   const own = trees.find(({ path }) => `agent/${basename(path)}` === branch)
-  return own && { path: own.path, branch } // a child may have left its branch
+  if (!own) throw new Error(`${lane} cannot go on: its worktree is gone.`)
+  return { path: own.path, branch }
 }
 
 /** Names the worktrees that earlier runs have left, killed ones too. */

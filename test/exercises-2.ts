@@ -41,7 +41,7 @@ export const EXERCISES_2: Record<string, Exercise> = {
   },
   '06-no-rule': {
     step: '06-tool-gate',
-    from: "  ['bash', 'command', /^node [\\w/-]+\\.mjs$/],\n  ['task', 'prompt', /./],",
+    from: "  ['bash', 'command', /^node \\w[\\w/-]*\\.mjs$/],\n  ['task', 'prompt', /./],",
     to: "  ['task', 'prompt', /./],",
     expect({ code, output, lanes: [parent, child] }) {
       assert.equal(code, 0)
@@ -54,7 +54,7 @@ export const EXERCISES_2: Record<string, Exercise> = {
   },
   '06-open-end': {
     step: '06-tool-gate',
-    from: "  ['bash', 'command', /^node [\\w/-]+\\.mjs$/],",
+    from: "  ['bash', 'command', /^node \\w[\\w/-]*\\.mjs$/],",
     to: "  ['bash', 'command', /^node /],",
     expect({ code, output, lanes: [parent, child] }) {
       assert.equal(code, 0)
@@ -131,7 +131,8 @@ export const EXERCISES_2: Record<string, Exercise> = {
       assert.equal(code, 0)
       assert.match(output, NOTE)
       assert.match(said(child, 3), /"tool_result".*"text":"That was your last turn/)
-      assert.equal(child.messages.length, 4)
+      assert.equal(child.messages.length, 5)
+      assert.match(said(child, 5), /"content":"Unknown: the run ended before/)
       const { event, status, turns } = child.lines.at(-1) ?? {}
       assert.deepEqual([event, status, turns], ['outcome', 'capped', 2])
       assert.match(said(parent, 3), /capped at 1 .*no report.*login\(\).*"is_error":true/)

@@ -1,6 +1,7 @@
 /** The exercises of the chapters: an edit to a step, and what its run then shows. */
 import assert from 'node:assert/strict'
 import { type LaneFile, requestSizes } from '../steps/support/lane-file.ts'
+import { EXERCISES_2 } from './exercises-2.ts'
 
 export type Exercise = {
   step: string
@@ -31,7 +32,7 @@ function refused(
 const NO_RESULT = /`tool_use` ids were found without `tool_result` blocks/
 const NOTE = /on the model answers the recording, not your edit/
 
-export const EXERCISES: Record<string, Exercise> = {
+const EXERCISES_1: Record<string, Exercise> = {
   '01-no-results': {
     step: '01-agent-loop',
     from: "    push(messages, { role: 'user', content: await runTools(reply, options) })",
@@ -149,3 +150,5 @@ export const EXERCISES: Record<string, Exercise> = {
     },
   },
 }
+
+export const EXERCISES: Record<string, Exercise> = { ...EXERCISES_1, ...EXERCISES_2 }

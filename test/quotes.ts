@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { type LaneFile, readFolder, requestSizes } from '../steps/support/lane-file.ts'
 import { EXERCISES } from './exercises.ts'
 import { type Block, isChinese, type Page, parsePage, read } from './markdown.ts'
-import { editStep, makeRoot } from './server.ts'
+import { compileSteps, editStep, makeRoot } from './server.ts'
 
 const ROOT = dirname(import.meta.dirname)
 
@@ -221,10 +221,11 @@ type Result = { code: number; output: string }
 
 /** Runs a command as a reader's shell would; `output` is what their terminal shows. */
 export function run(command: string, cwd: string): Promise<Result> {
-  const tsx = `"${process.execPath}" --import tsx`
+  compileSteps(cwd)
+  const node = `"${process.execPath}"`
   const direct = command
-    .replaceAll('npx tsx ', `${tsx} `)
-    .replaceAll('npm run -s view', `${tsx} steps/support/view.ts`)
+    .replace(/npx tsx (\S+)\.ts/g, `${node} $1.mjs`)
+    .replaceAll('npm run -s view', `${node} steps/support/view.mjs`)
   const env = { PATH: process.env.PATH, HOME: cwd, LC_ALL: 'C' }
   const options = { cwd, env, timeout: 30_000, maxBuffer: 1e7 }
   return new Promise((done, failed) => {

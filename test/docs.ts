@@ -52,7 +52,7 @@ const blocksAreQuotes: Rule = ({ blocks, text }) => {
 const NAMES = /\b(?:sub-\d|tool_\d|s0\d\w*|(?:0\d|10)-[a-z]+(?:-[a-z]+)*)\b/g
 /** What digits may stand for without a source: a place in a list, a step, a section. */
 const NO_FIGURE =
-  /^ *\d+\. |\b0[1-9](?: (?:to|到) 10)?\b|^# 10 |(?:\b[Ss]tep |\bchapter |第 )10\b|§\d(?:\.\d)?|\bPart [12]\b/g
+  /^ *\d+\. |\b0[1-9](?: (?:to|到) 10)?\b|^# 10 |\b10 · |(?:\b[Ss]tep |\bchapter |第 )10\b|§\d(?:\.\d)?|\bPart [12]\b/g
 // One and two are left to grammar: a pair is seen at once.
 const NUMBERS = [
   ...'zero one two three four five six seven eight nine ten eleven twelve'.split(' '),

@@ -106,8 +106,8 @@ const PARENT_TOOLS: Tool[] = [
   {
     name: 'task',
     description:
-      'Give a piece of work to a subagent. It works beside you, or in a git worktree, but' +
-      ' knows only what prompt says, and only its last text comes back.',
+      'Give a piece of work to a subagent. It works beside you or in a worktree, but' +
+      ' knows only what prompt says; only its last text comes back.',
     input_schema: {
       type: 'object',
       properties: {

@@ -221,7 +221,7 @@ type Result = { code: number; output: string }
 
 /** Runs a command as a reader's shell would; `output` is what their terminal shows. */
 export function run(command: string, cwd: string): Promise<Result> {
-  compileSteps(cwd)
+  if (/npx tsx|npm run -s view/.test(command)) compileSteps(cwd)
   const node = `"${process.execPath}"`
   const direct = command
     .replace(/npx tsx (\S+)\.ts/g, `${node} $1.mjs`)

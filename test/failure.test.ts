@@ -199,7 +199,7 @@ test('how a child ends, and what its parent reads', async (t) => {
       assert(size > 50 * 1024 && size < 51 * 1024, `${size} bytes`)
     }
     const status = 'crashed: 400 invalid_request_error: Your credit balance is too low.'
-    assert.match(resultOf('long').content, /^completed \(1 turns?, 10 tokens in/)
+    assert.match(resultOf('long').content, /^completed \(1 turn?, 10 tokens in/)
     assert(resultOf('long, then crashed').content.startsWith(`${status}${at} (1 turn`))
   })
 

@@ -66,7 +66,7 @@ describe('without a terminal', { concurrency: 4 }, () => {
   ]
   const all = [...allowed.map(([call]) => call), ...refused]
   const RULES: Record<string, string> = {
-    bash: '/^node [\\w/-]+\\.mjs$/',
+    bash: '/^node \\w[\\w/-]*\\.mjs$/',
     write_file: '/^[\\w/-]+\\.(mjs|md)$/',
     edit_file: '/^[\\w/-]+\\.(mjs|md)$/',
   }
@@ -218,7 +218,7 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
     const made = readdirSync(workdir).filter((name) => name.endsWith('.txt'))
     assert.deepEqual(made.sort(), ['four.txt', 'one.txt', 'six.txt'])
     const bodies = server.requests.map(({ body }) => body)
-    const no = `Refused, not run. Of bash only ${'/^node [\\w/-]+\\.mjs$/'} may run.`
+    const no = `Refused, not run. Of bash only ${'/^node \\w[\\w/-]*\\.mjs$/'} may run.`
     const said = (prompt: string, n: number) =>
       resultsIn(about(bodies, prompt)[n]).map(({ content }) => content)
     assert.deepEqual(said('parent', 1).slice(-2), ['(no output)', no])

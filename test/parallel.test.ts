@@ -180,9 +180,9 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
     const expected: [boolean, RegExp][] = [
       [true, /^crashed: 529 overloaded_error.*\(0 turns\)/],
       [true, /^timed_out after 1000 ms, unfinished \(0 turns\)/],
-      [false, /^completed \(1 turns.*It works\./s],
+      [false, /^completed \(1 turn.*It works\./s],
       [true, /^No agent nobody, only scout\.$/],
-      [false, /^completed \(1 turns.*It works too\./s],
+      [false, /^completed \(1 turn.*It works too\./s],
       [true, /^There is no sub-9 in this run, only sub-/],
       [true, /prompt is missing/],
       [false, /^completed \(2 turns.*It works in the end\./s],

@@ -171,7 +171,7 @@ describe('a child of this run', { concurrency: 4 }, () => {
     }
     for (const prompt of ['the cap', 'the crash', 'the end of its time']) {
       const result = resultOf(run.requests, `after ${prompt}`)
-      assert.match(result.content, /^completed \([12] turns, .*New words\./s)
+      assert.match(result.content, /^completed \([12] turns?, .*New words\./s)
       assert.doesNotMatch(result.content, /Old words/)
       const { content, is_error } = resultOf(run.requests, `after ${prompt}`, 1)
       assert.match(content, /^crashed: 400 .*\(0 turns\).*\n\nIt said nothing\./s)
@@ -319,7 +319,7 @@ describe('--continue', { concurrency: 4 }, () => {
     const [child] = about(requests, `And now?${CHANGED}`)
     assert.deepEqual(child.messages.slice(0, -1), messagesIn(finished.files['sub-1.log']))
     const [one, two, none] = resultsIn(about(requests, 'more of it')[1])
-    assert.match(one.content, /^completed \(1 turns.*Second report.*resume "sub-1"/s)
+    assert.match(one.content, /^completed \(1 turn.*Second report.*resume "sub-1"/s)
     assert.match(two.content, /Another report.*resume "sub-2"/s)
     assert.equal(none.content, 'There is no sub-3 in this run, only sub-1, sub-2.')
 
@@ -533,7 +533,7 @@ describe('killed', { concurrency: 4, ...posix }, () => {
     const [child] = about(requests, `Well?${CHANGED}`)
     assert.match(child.messages[2].content[0].content, /^Unknown: the run ended before/)
     assert.equal(child.messages[2].content[0].is_error, true)
-    assert.match(resultOf(requests, 'on').content, /^completed \(1 turns.*Here\./s)
+    assert.match(resultOf(requests, 'on').content, /^completed \(1 turn.*Here\./s)
   })
 })
 

@@ -432,7 +432,7 @@ describe('stop', { concurrency: 2 }, () => {
       const [result] = resultsIn(about(run.requests, 'parent')[1])
       assert.match(
         result.content,
-        /^timed_out after 3000 ms, unfinished \(1 turns?.*\)\n\n.*:\nI look\.\n/,
+        /^timed_out after 3000 ms, unfinished \(1 turn?.*\)\n\n.*:\nI look\.\n/,
       )
       assert.equal(result.is_error, true)
       assert.match(run.stdout, /\nWent on\.\n/)

@@ -52,12 +52,16 @@ function answerError(text: string, stop: string, final: boolean, request: Reques
   return name && `the model wrote its call of ${name} as text: ${show(text)}`
 }
 
-/** An empty reply hides that there was something before it. */
+/** An empty reply hides that, since the last prompt, there was something before it. */
 function lastWords(messages: MessageCreateParams['messages']): string {
-  const texts = messages.map(({ role, content }) => {
-    const blocks = role === 'assistant' ? toBlocks(content) : []
-    return blocks.map((block) => (block.type === 'text' ? block.text : '')).join('')
-  })
+  const isPrompt = ({ role, content }: (typeof messages)[number]) =>
+    role === 'user' && !toBlocks(content).some(({ type }) => type === 'tool_result')
+  const texts = messages
+    .slice(messages.findLastIndex(isPrompt))
+    .map(({ role, content }) => {
+      const blocks = role === 'assistant' ? toBlocks(content) : []
+      return blocks.map((block) => (block.type === 'text' ? block.text : '')).join('')
+    })
   const last = texts.findLast(hasWords)
   return last ? `; the last words before it: ${show(last)}` : ''
 }

@@ -1,6 +1,7 @@
 /**
- * Runs every test file, two at a time. The files are listed here, since `node --test` on
- * Node 20 expands no globs, and with a folder and a loader runs nothing and still passes.
+ * Runs every test file, three at a time: much of a test is waiting for processes. They are
+ * listed here, since `node --test` on Node 20 expands no globs, and with a folder and a
+ * loader runs nothing and still passes.
  */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,7 +12,7 @@ const names = readdirSync(import.meta.dirname).filter((name) => name.endsWith('.
 const files = names.sort().map((name) => join(import.meta.dirname, name))
 let tests = 0
 
-run({ files, concurrency: 2 })
+run({ files, concurrency: 3 })
   .on('test:pass', () => {
     tests += 1
   })

@@ -140,8 +140,8 @@ for (const turn of [END, TURNS]) {
 }
 row('offline run', 's', offline, imports)
 process.stdout.write(`
-Beside it: test/bench-loop.ts on the same server; for the offline run, a script that only
-imports the same packages. Medians of ${RUNS} runs, offline of ${STARTS}; the loops take turns
-of ${BATCH} requests. A turn lasts from the server's reply to the next request. Heap is what
-is in use after a collection, peak the most memory that the process had.
+Beside it: test/bench-loop.ts on the same server; for the offline run, a script that
+only imports the same packages. Medians of ${RUNS} runs, offline of ${STARTS}; the loops
+take turns of ${BATCH} requests. A turn lasts from the server's reply to the next
+request. Heap is what is in use after a collection, peak the most that was ever taken.
 `)

@@ -4,12 +4,13 @@
  */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import {
-  cpSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
@@ -22,7 +23,7 @@ import {
 import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { text as readText } from 'node:stream/consumers'
 import { requestError } from '../steps/support/protocol.ts'
 
@@ -250,6 +251,20 @@ function removeRoot(root: string) {
   rmSync(root, { recursive: true, force: true, maxRetries: 3 })
 }
 
+const clone = new Map<string, Buffer>()
+
+/** What a root holds, read once: most of what a copy costs is finding and reading. */
+function cloned(): Map<string, Buffer> {
+  const pick = (path: string) => {
+    const full = join(REPOSITORY, path)
+    if (!statSync(full).isDirectory()) clone.set(path, readFileSync(full))
+    else for (const name of readdirSync(full)) pick(join(path, name))
+  }
+  if (clone.size === 0)
+    for (const part of ['steps', 'logs/recorded', 'package.json']) pick(part)
+  return clone
+}
+
 /**
  * A fresh copy of what a reader has cloned: steps, recordings, package.json and a link
  * to node_modules. Removed after the test `t`, or when the test process ends.
@@ -258,8 +273,9 @@ export function makeRoot(t?: { after: (done: () => void) => void }): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), 'steps-')))
   roots.add(root)
   t?.after(() => removeRoot(root))
-  for (const part of ['steps', 'logs/recorded', 'package.json']) {
-    cpSync(join(REPOSITORY, part), join(root, part), { recursive: true })
+  for (const [path, content] of cloned()) {
+    mkdirSync(dirname(join(root, path)), { recursive: true })
+    writeFileSync(join(root, path), content)
   }
   // A junction needs no special rights on Windows; elsewhere the word is ignored.
   symlinkSync(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'), 'junction')
@@ -293,13 +309,15 @@ const { transformSync } = createRequire(tsx)('esbuild')
 const compiled = new Map<string, string>()
 
 /**
- * Compiles the steps of a root, as they stand there now, to `.mjs` files beside them. That
+ * Compiles the steps of a root (or only one, and what steps share), as they stand there
+ * now, to `.mjs` files beside them. That
  * is what tsx does anew in each process; done once per source it halves what a run costs.
  */
-export function compileSteps(root: string): void {
+export function compileSteps(root: string, only?: string): void {
   if (root === REPOSITORY) throw new Error('nothing is compiled into the repository')
   for (const folder of ['steps', 'steps/support'].map((part) => join(root, part))) {
     for (const name of readdirSync(folder).filter((file) => file.endsWith('.ts'))) {
+      if (only && folder.endsWith('steps') && name !== `${only}.ts`) continue
       const source = readFileSync(join(folder, name), 'utf8')
       let code = compiled.get(source)
       if (code === undefined) {
@@ -352,7 +370,7 @@ export function startStep(options: StepOptions) {
   const { step, args = [], env, dotenv, stdin = '', timeout = 30_000 } = options
   const root = options.root ?? makeRoot()
   if (dotenv !== undefined) writeFileSync(join(root, '.env'), dotenv)
-  if (!options.tsx) compileSteps(root)
+  if (!options.tsx) compileSteps(root, step)
   const file = options.tsx
     ? ['--import', 'tsx', `steps/${step}.ts`]
     : [`steps/${step}.mjs`]

@@ -286,7 +286,7 @@ test('a child that fits no call is shown below, by its name', () => {
   assert.equal(lines.at(-1), '  Nobody asked is done')
 })
 
-test('of a result three lines are shown, so that a failure below the first is seen', () => {
+test('a result shows three lines, so that a failure below the first is seen', () => {
   const lines = renderFolder(
     run({
       parent: [
@@ -451,6 +451,13 @@ test('a comparison reports what is, lane by lane', () => {
     `04's parent sends ${percent(sums[1])} % of what 02's parent sends; ` +
       `all lanes together ${percent(sums[1] + sums[2])} %.`,
   )
+  const most = lines.indexOf('bytes of the largest request')
+  const largest = [before[0], ...now].map((lane) =>
+    format(Math.max(...requestSizes(lane))),
+  )
+  for (const [i, size] of largest.entries()) {
+    assert.equal(lines[most + 1 + i].trim().split(/ {2,}/)[1], size)
+  }
   const messages = lines.indexOf('messages')
   assert.match(lines[messages + 5], /^ {2}04 all lanes {2}10 {2}█+$/)
   assert.doesNotMatch(lines.join('\n'), /tokens/)

@@ -32,7 +32,7 @@ export function createClient(
       apiKey: 'offline',
       baseURL: 'http://offline.invalid',
       logLevel: 'off',
-      middleware: [observe(watcher), tidy, count(watcher), source],
+      middleware: [observe(watcher), tidy(watcher), count(watcher), source],
     })
   }
   const { credential, baseURL } = source as NonNullable<Settings['live']>
@@ -43,19 +43,19 @@ export function createClient(
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
     defaultHeaders: own ? { 'x-api-key': credential.value } : {},
-    middleware: [observe(watcher), tidy, count(watcher)],
+    middleware: [observe(watcher), tidy(watcher), count(watcher)],
   })
 }
 
 /** Logs every request that gets no reply, so that steps hold no such code. */
-function observe({ laneOf, answered }: Watcher): Middleware {
+function observe({ laneOf }: Watcher): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body)
     try {
       const response = await next(request)
-      if (response.ok) answered(lane, await context.parse<Message>(response))
-      else lane?.event('error', 'api_error', await apiError(response.clone()))
+      if (!response.ok)
+        lane?.event('error', 'api_error', await apiError(response.clone()))
       return response
     } catch (error) {
       if (request.signal?.aborted) lane?.event('warn', 'no_answer')
@@ -93,18 +93,26 @@ function errorIn(text: string): { type?: string; message?: string } | undefined 
 }
 
 /** Hands the step a well-formed reply, whatever the endpoint made of the protocol. */
-const tidy: Middleware = async (request, next, context) => {
-  const body = context.options?.body as MessageCreateParams
-  const content: Message['content'] = []
-  for (let asked = request; ; ) {
-    const response = await next(asked)
-    if (!response.ok) return response
-    const reply = tidyReply(await json(response), body)
-    content.push(...reply.content)
-    if (reply.stop_reason !== 'pause_turn') return Response.json({ ...reply, content })
-    // A paused turn goes on when it is sent back; to the step it is one reply.
-    const messages = [...body.messages, { role: 'assistant', content }]
-    asked = { ...request, body: JSON.stringify({ ...body, messages }) }
+function tidy({ laneOf, answered }: Watcher): Middleware {
+  return async (request, next, context) => {
+    const body = context.options?.body as MessageCreateParams
+    const content: Message['content'] = []
+    for (let asked = request; ; ) {
+      const response = await next(asked)
+      if (!response.ok) return response
+      const reply = tidyReply(await json(response), body)
+      content.push(...reply.content)
+      if (reply.stop_reason !== 'pause_turn') return toResponse({ ...reply, content })
+      // A paused turn goes on when it is sent back; to the step it is one reply.
+      const messages = [...body.messages, { role: 'assistant', content }]
+      asked = { ...request, body: JSON.stringify({ ...body, messages }) }
+    }
+    function toResponse(reply: Message): Response {
+      answered(laneOf(body), reply)
+      // What is known already need not go through a stream once more.
+      const headers = { 'content-type': 'application/json' }
+      return Object.assign(new Response(null, { headers }), { json: async () => reply })
+    }
   }
 }
 

@@ -81,17 +81,29 @@ function writtenCall(text: string, tools: Json[]): string | undefined {
 }
 
 function tidyContent(content: unknown, { messages }: Request): Json[] {
-  const earlier = messages.flatMap((message) => toBlocks(message.content))
-  const used = new Set(earlier.map((block) => block.id))
+  const own = new Set<unknown>()
+  const isUsed = (id: unknown) => own.has(id) || hasId(messages, id)
   return toBlocks(content)
     .filter((block) => isObject(block) && (block.type !== 'text' || hasWords(block.text)))
-    .map((block) => (block.type === 'tool_use' ? tidyCall(block, used) : block))
+    .map((block) => {
+      const tidied = block.type === 'tool_use' ? tidyCall(block, isUsed) : block
+      own.add(tidied.id)
+      return tidied
+    })
 }
 
-function tidyCall(call: Json, used: Set<unknown>): Json {
+/** Whether a history has this id. It may be long, so no list of its blocks is made. */
+function hasId(messages: Json[], id: unknown): boolean {
+  for (const { content } of messages) {
+    if (isText(content)) continue
+    for (const block of content) if (block.id === id) return true
+  }
+  return false
+}
+
+function tidyCall(call: Json, isUsed: (id: unknown) => boolean): Json {
   let { id } = call
-  for (let n = used.size; !hasWords(id) || used.has(id); n++) id = `toolu_${n}`
-  used.add(id)
+  for (let n = 0; !hasWords(id) || isUsed(id); n++) id = `toolu_${n}`
   const name = hasWords(call.name) ? call.name : 'unnamed_tool'
   const given = call.input ?? {}
   const input = isText(given) ? parsed(given || '{}') : given

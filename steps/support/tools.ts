@@ -151,15 +151,18 @@ export async function answerCall(
   call: ToolUseBlock,
   run: (call: ToolUseBlock) => string | Promise<string>,
 ): Promise<ToolResultBlockParam> {
-  const result = { type: 'tool_result' as const, tool_use_id: call.id }
+  // Blocks are written out, not spread: the SDK walks them all, and spread ones slowly.
+  const type = 'tool_result'
+  const tool_use_id = call.id
   try {
     if (CUT_SHORT.test(reply.stop_reason ?? '')) throw new Error(CUT)
     const content = await run(call)
-    return { ...result, content: content.trim() === '' ? '(no output)' : content }
+    return { type, tool_use_id, content: content.trim() === '' ? '(no output)' : content }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
     const reason = explain(error, undefined) ?? message
-    return { ...result, content: reason.trim() || 'The tool failed.', is_error: true }
+    const failure = reason.trim() || 'The tool failed.'
+    return { type, tool_use_id, content: failure, is_error: true }
   }
 }
 

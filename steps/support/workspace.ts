@@ -196,8 +196,8 @@ function save(path: string, workdir: string, content: string): void {
 
 /** What is at `target`, `undefined` for nothing; all but a file is an error. */
 function fileAt(path: string, target: string): fs.Stats | undefined {
-  if (!fs.existsSync(target)) return undefined
-  const stats = fs.statSync(target)
+  const stats = fs.statSync(target, { throwIfNoEntry: false })
+  if (!stats) return undefined
   if (stats.isDirectory())
     throw new Error(`${path} is a folder, no file: list it with bash`)
   if (!stats.isFile()) throw new Error(`${path} is a pipe, socket or device, no file`)

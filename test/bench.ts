@@ -1,17 +1,19 @@
-/** `npm run bench`: step 04 beside the shortest loop, in ratios. It judges nothing. */
+/** `npm run bench`: steps beside the least that does the same, in ratios; no judgement. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import process from 'node:process'
 import { pathToFileURL } from 'node:url'
-import { calls, makeRoot, startServer, text } from './server.ts'
+import { calls, makeRoot, startServer, text, wait } from './server.ts'
 
 const TURNS = 1000
 const END = 100 // turns, first and last, that are shown by themselves
 const BATCH = 10 // turns of one loop, then as many of the other
 const RUNS = 2
 const STARTS = 7
+const WAIT = 200 // ms that each child of step 10 waits for its one reply
+const CHILDREN = 4
 
 /** Milliseconds of each turn; bytes after the first END turns, and after all. */
 type Run = { times: number[]; memory: Record<number, { heap: number; peak: number }> }
@@ -94,6 +96,24 @@ async function seconds(path: string, args?: string[]): Promise<number> {
   return (performance.now() - began) / 1000
 }
 
+/** Milliseconds until step 10's parent has the results of so many children at once. */
+async function wallTime(children: number): Promise<number> {
+  let [sent, took] = [0, 0]
+  const tasks = Array(children).fill({ name: 'task', input: { prompt: 'Wait.' } })
+  const server = await startServer(({ messages }) => {
+    if (messages[0].content === 'Wait.') return wait(WAIT, text('Waited.'))
+    took = performance.now() - sent
+    if (messages.length > 1) return text('Done.')
+    return (...request) => {
+      sent = performance.now()
+      calls(...tasks)(...request)
+    }
+  })
+  await start('steps/10-parallel.ts', ['--live', 'Start.'], server.url).ended
+  await server.close()
+  return took
+}
+
 function median(values: number[]): number {
   const sorted = values.toSorted((a, b) => a - b)
   const middle = (values.length - 1) / 2
@@ -123,8 +143,13 @@ for (let i = 0; i < STARTS; i++) {
   offline.push(await seconds(STEP, ['--offline']))
   imports.push(await seconds('imports.ts'))
 }
+const [many, one]: number[][] = [[], []]
+for (let i = 0; i < STARTS; i++) {
+  many.push(await wallTime(CHILDREN))
+  one.push(await wallTime(1))
+}
 
-process.stdout.write(`${'step 04'.padStart(39)}${'beside it'.padStart(11)}  ratio\n`)
+process.stdout.write(`${'a step'.padStart(39)}${'beside it'.padStart(11)}  ratio\n`)
 const both = (title: string, unit: string, of: (run: Run) => number[]) =>
   row(title, unit, steps.flatMap(of), loops.flatMap(of))
 for (const [from, to] of [
@@ -139,9 +164,11 @@ for (const turn of [END, TURNS]) {
   both(`peak after ${turn} turns`, 'MB', ({ memory }) => [memory[turn].peak / 2 ** 20])
 }
 row('offline run', 's', offline, imports)
+row(`${CHILDREN} children at once`, 'ms', many, one)
 process.stdout.write(`
-Beside it: test/bench-loop.ts on the same server; for the offline run, a script that
-only imports the same packages. Medians of ${RUNS} runs, offline of ${STARTS}; the loops
-take turns of ${BATCH} requests. A turn lasts from the server's reply to the next
+Step 04 beside test/bench-loop.ts on the same server, its offline run beside a script
+that only imports the same packages; step 10's children, each waiting ${WAIT} ms, beside
+one. Medians of ${RUNS} runs, of ${STARTS} for the last two rows; the loops take turns of
+${BATCH} requests. A turn lasts from the server's reply to the next
 request. Heap is what is in use after a collection, peak the most that was ever taken.
 `)

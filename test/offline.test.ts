@@ -20,7 +20,8 @@ describe('a step equals its recording', { concurrency: 2 }, () => {
       const step = name.split('.')[0]
       const folder = join('logs', 'recorded', name)
       const args = step === name ? [] : ['--replay', folder]
-      const run = await runStep({ step, args, root, tsx: true })
+      // Part 1 by the reader's own command; for the rest what tsx makes of them will do.
+      const run = await runStep({ step, args, root, tsx: step < '05' })
       const last = lanes(name)[0].lines.at(-1)
       const failure = last?.event ? String(last.error.message) : undefined
       assert.equal(run.code, failure ? 1 : 0)

@@ -1,13 +1,12 @@
 /** Step 06: what runs unasked, what is refused, and how the reader is asked. */
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { about, byPrompt, envFile, laneOf, resultsIn, runLive, serve } from './live.ts'
 import { calls, type Json, makeRoot, text } from './server.ts'
+import { noTerminal, onTerminal } from './terminal.ts'
 
 const STEP = '06-tool-gate'
 const bash = (command: string, more: Json = {}) => ({
@@ -129,46 +128,6 @@ describe('without a terminal', { concurrency: 4 }, () => {
     assert.match(blank, /^task\.prompt must be text, not blank/)
   })
 })
-
-const noTerminal = () => {
-  const { stdout } = spawnSync('script', ['--version'], { encoding: 'utf8' })
-  return !stdout?.includes('util-linux') && 'needs script of util-linux'
-}
-
-/** A step on a terminal that `script` provides; without tsx's command, which kills a
- * program that a busy machine lets answer a signal late. */
-function onTerminal(
-  t: { after: (done: () => void) => void },
-  step: string,
-  root: string,
-) {
-  const command = `exec '${process.execPath}' --import tsx steps/${step}.ts`
-  const child = spawn('script', ['-qefc', command, '/dev/null'], {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' },
-  })
-  t.after(() => {
-    child.kill('SIGKILL')
-  })
-  let screen = ''
-  let seen = 0
-  child.stdout.setEncoding('utf8').on('data', (piece) => {
-    screen += piece
-  })
-  const code = once(child, 'close').then(([code]) => code as number)
-  return {
-    code,
-    screen: () => screen,
-    type: (keys: string) => child.stdin.write(keys),
-    /** Waits until this is shown, behind what was waited for before. */
-    async shows(words: string) {
-      for (const start = Date.now(); !screen.includes(words, seen); await sleep(10)) {
-        if (Date.now() - start > 10_000) assert.fail(`not shown: ${words}\n${screen}`)
-      }
-      seen = screen.indexOf(words, seen) + words.length
-    },
-  }
-}
 
 describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
   const lastQuestion = (text: string) => text.slice(text.lastIndexOf('parent: '))

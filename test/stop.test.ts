@@ -1,6 +1,5 @@
 /** Step 07 and 08: what Ctrl+C and timeouts end, how fast, and what is left behind. */
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   existsSync,
@@ -37,6 +36,7 @@ import {
   startStep,
   text,
 } from './server.ts'
+import { noTerminal, onTerminal } from './terminal.ts'
 
 type Context = { after: (done: () => void | Promise<void>) => void }
 
@@ -175,41 +175,6 @@ const resultsOf = (messages: Json[]): Json[] =>
   messages
     .flatMap(({ content }) => (Array.isArray(content) ? content : []))
     .filter(({ type }) => type === 'tool_result')
-
-const noTerminal = () => {
-  const { stdout } = spawnSync('script', ['--version'], { encoding: 'utf8' })
-  return !stdout?.includes('util-linux') && 'needs script of util-linux'
-}
-
-/** A step on a terminal that `script` provides; without tsx's command, which kills a
- * program that a busy machine lets answer a signal late. */
-function onTerminal(t: Context, step: string, root: string) {
-  const command = `exec '${process.execPath}' --import tsx steps/${step}.ts`
-  const child = spawn('script', ['-qefc', command, '/dev/null'], {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' },
-  })
-  t.after(() => {
-    child.kill('SIGKILL')
-  })
-  let screen = ''
-  let seen = 0
-  child.stdout.setEncoding('utf8').on('data', (piece) => {
-    screen += piece
-  })
-  const code = once(child, 'close').then(([code]) => code as number)
-  return {
-    code,
-    type: (keys: string) => child.stdin.write(keys),
-    /** Waits until this is shown, behind what was waited for before. */
-    async shows(words: string) {
-      for (const start = Date.now(); !screen.includes(words, seen); await sleep(10)) {
-        if (Date.now() - start > 10_000) assert.fail(`not shown: ${words}\n${screen}`)
-      }
-      seen = screen.indexOf(words, seen) + words.length
-    },
-  }
-}
 
 describe('stop', { concurrency: 2 }, () => {
   describe('Ctrl+C off a terminal ends all', { concurrency: 4, ...posix }, () => {

@@ -1,0 +1,48 @@
+/** A step on a terminal, typed at as a reader does. */
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** Why no terminal can be had here, if so: other scripts than util-linux's differ. */
+export const noTerminal = () => {
+  const { stdout } = spawnSync('script', ['--version'], { encoding: 'utf8' })
+  return !stdout?.includes('util-linux') && 'needs script of util-linux'
+}
+
+/**
+ * A step on a terminal that `script` provides; without tsx's command, which kills a program
+ * that a busy machine lets answer a signal late.
+ */
+export function onTerminal(
+  t: { after: (done: () => void) => void },
+  step: string,
+  root: string,
+) {
+  const command = `exec '${process.execPath}' --import tsx steps/${step}.ts`
+  const child = spawn('script', ['-qefc', command, '/dev/null'], {
+    cwd: root,
+    env: { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' },
+  })
+  t.after(() => {
+    child.kill('SIGKILL')
+  })
+  let screen = ''
+  let seen = 0
+  child.stdout.setEncoding('utf8').on('data', (piece) => {
+    screen += piece
+  })
+  const code = once(child, 'close').then(([code]) => code as number)
+  return {
+    code,
+    screen: () => screen,
+    type: (keys: string) => child.stdin.write(keys),
+    /** Waits until this is shown, behind what was waited for before. */
+    async shows(words: string) {
+      for (const start = Date.now(); !screen.includes(words, seen); await sleep(10)) {
+        if (Date.now() - start > 10_000) assert.fail(`not shown: ${words}\n${screen}`)
+      }
+      seen = screen.indexOf(words, seen) + words.length
+    },
+  }
+}

@@ -1,6 +1,14 @@
 /** Each step as a reader runs it without a key: a process, the real SDK, real tools. */
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readFolder, requestSizes } from '../steps/support/lane-file.ts'
@@ -177,6 +185,20 @@ describe('what a reader changes', { concurrency: 2 }, () => {
 })
 
 describe('the folders of a run', { concurrency: 2 }, () => {
+  test('a clone may be in a folder of any name', async (t) => {
+    const plain = makeRoot()
+    const root = `${plain} 中文 $& (x) 'y'`
+    renameSync(plain, root)
+    t.after(() => rmSync(root, { recursive: true, force: true }))
+    for (const step of ['05-agent-profiles', '10-parallel']) {
+      const { code, stderr } = await runStep({ step, root })
+      assert.equal(stderr, '')
+      assert.equal(code, 0)
+      const folder = join('recorded', step)
+      assert.deepEqual(files(join(root, 'logs', step)), files(join(root, 'logs', folder)))
+    }
+  })
+
   test('a second run of the same step is refused while the first is at work', async () => {
     const root = makeRoot()
     const folder = join(root, '.workspace', 'offline')

@@ -306,7 +306,8 @@ export function editStep(
 // The very compiler that tsx uses, and brings along.
 const tsx = createRequire(import.meta.url).resolve('tsx/package.json')
 const { transformSync } = createRequire(tsx)('esbuild')
-const compiled = new Map<string, string>()
+const compiled = new Map<string, string>() // by source
+const written = new Map<string, string>() // by path
 
 /**
  * Compiles the steps of a root (or only one, and what steps share), as they stand there
@@ -326,7 +327,10 @@ export function compileSteps(root: string, only?: string): void {
         code = plain.replace(/(\bfrom "\.[^"]+)\.ts"/g, '$1.mjs"')
         compiled.set(source, code)
       }
-      writeFileSync(join(folder, name.replace(/\.ts$/, '.mjs')), code)
+      const path = join(folder, name.replace(/\.ts$/, '.mjs'))
+      // Another step may be reading what is there: it is written only when it has changed.
+      if (written.get(path) !== code) writeFileSync(path, code)
+      written.set(path, code)
     }
   }
 }

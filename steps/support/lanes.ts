@@ -40,7 +40,6 @@ export class Lanes {
   readonly #failed: (error: Error) => void
   readonly #folds = new Map<string, (text: string) => string>()
   readonly #lanes = new Map<MessageParam[], Lane>()
-  readonly #laneOf = new WeakMap<MessageParam, Lane>()
   readonly #replies = new WeakMap<Lane, Message>()
   #children = 0
 
@@ -78,7 +77,6 @@ export class Lanes {
       if (name === file.name) this.#lanes.delete(array)
     }
     this.#add(messages, file.header as LaneHeader, file.messages)
-    for (const message of messages) this.#remember(messages, message)
   }
 
   #add(messages: MessageParam[], header: LaneHeader, earlier?: MessageParam[]): string {
@@ -121,7 +119,8 @@ export class Lanes {
 
   /** Logs a message, just pushed, in the lane of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
-    const lane = this.#remember(messages, message)
+    const lane = this.#lanes.get(messages)
+    if (!lane) throw new Error('This array has no log: call session.openLane first.')
     const reply = message.role === 'assistant' ? this.#replies.get(lane) : undefined
     lane.message(message, reply)
     showCalls(lane.name, message)
@@ -133,22 +132,17 @@ export class Lanes {
     this.#lanes.get(messages)?.event(level, event, fields)
   }
 
-  #remember(messages: MessageParam[], message: MessageParam): Lane {
-    const lane = this.#lanes.get(messages)
-    if (!lane) throw new Error('This array has no log: call session.openLane first.')
-    this.#laneOf.set(message, lane)
-    return lane
-  }
-
   /** Keeps what a reply says beside its content, until its message is logged. */
   answered(lane: Lane | undefined, reply: Message): void {
     if (lane) this.#replies.set(lane, reply)
   }
 
-  /** The lane that a request's messages belong to, be they in another array. */
+  /** The lane of a request's messages, be they in a copy of the array. */
   laneOf(messages: MessageParam[]): Lane | undefined {
-    const known = messages.findLast((message) => this.#laneOf.has(message))
-    return known && this.#laneOf.get(known)
+    const own = this.#lanes.get(messages)
+    if (own) return own
+    const lanes = [...this.#lanes]
+    return lanes.find(([array]) => array.at(-1) === messages.at(-1))?.[1]
   }
 
   sumsOf(messages: MessageParam[]): Lane['sums'] | undefined {

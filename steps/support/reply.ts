@@ -81,8 +81,9 @@ function writtenCall(text: string, tools: Json[]): string | undefined {
 }
 
 function tidyContent(content: unknown, { messages }: Request): Json[] {
+  const earlier = idsIn(messages)
   const own = new Set<unknown>()
-  const isUsed = (id: unknown) => own.has(id) || hasId(messages, id)
+  const isUsed = (id: unknown) => own.has(id) || earlier.has(id)
   return toBlocks(content)
     .filter((block) => isObject(block) && (block.type !== 'text' || hasWords(block.text)))
     .map((block) => {
@@ -92,13 +93,16 @@ function tidyContent(content: unknown, { messages }: Request): Json[] {
     })
 }
 
-/** Whether a history has this id. It may be long, so no list of its blocks is made. */
-function hasId(messages: Json[], id: unknown): boolean {
-  for (const { content } of messages) {
-    if (isText(content)) continue
-    for (const block of content) if (block.id === id) return true
+const known = new WeakMap<object, { read: number; ids: Set<unknown> }>()
+
+/** The ids in a history. It only grows, so each message is looked at once. */
+function idsIn(messages: Json[]): Set<unknown> {
+  const entry = known.get(messages) ?? { read: 0, ids: new Set() }
+  known.set(messages, entry)
+  for (; entry.read < messages.length; entry.read++) {
+    for (const { id } of toBlocks(messages[entry.read].content)) entry.ids.add(id)
   }
-  return false
+  return entry.ids
 }
 
 function tidyCall(call: Json, isUsed: (id: unknown) => boolean): Json {
@@ -107,9 +111,12 @@ function tidyCall(call: Json, isUsed: (id: unknown) => boolean): Json {
   const name = hasWords(call.name) ? call.name : 'unnamed_tool'
   const given = call.input ?? {}
   const input = isText(given) ? parsed(given || '{}') : given
+  // What is well formed stays the object that it is: copies are slow to send again.
+  const isMended = id !== call.id || name !== call.name || input !== call.input
+  if (isObject(input)) return isMended ? { ...call, id, name, input } : call
   // Nothing is lost, and the tool's own schema refuses it.
-  const invalid = { invalid_json: isText(given) ? given : JSON.stringify(given) }
-  return { ...call, id, name, input: isObject(input) ? input : invalid }
+  const text = isText(given) ? given : JSON.stringify(given)
+  return { ...call, id, name, input: { invalid_json: text } }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: whatever the text holds

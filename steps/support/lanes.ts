@@ -109,8 +109,11 @@ export class Lanes {
   }
 
   /** What is done to every string before it is logged: no paths of this machine. */
-  fold = (text: string) =>
-    [...this.#folds.values()].reduce((out, fold) => fold(out), text)
+  fold = (text: string) => {
+    let out = text
+    for (const fold of this.#folds.values()) out = fold(out)
+    return out
+  }
 
   /** A value as a lane's file would hold it. */
   clean<T>(value: T): T {

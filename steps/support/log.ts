@@ -3,7 +3,6 @@ import { realpathSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import pino from 'pino'
-import { REQUEST_EVENTS } from './lane-file.ts'
 
 /** Line 1 of a lane's file: what the lane ran with. */
 export type LaneHeader = {
@@ -29,8 +28,8 @@ export type Lane = {
   message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
   /** A line that is no message, such as a request that got no reply. */
   event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** Messages, bytes of the largest request, tokens in and out as the API gave them. */
-  sums: { messages: number; largest: number; input: number; output: number }
+  /** Messages so far, and tokens in and out of this run as the API gave them. */
+  sums: { messages: number; input: number; output: number }
 }
 
 const secrets: string[] = []
@@ -133,14 +132,10 @@ export function openLane(
   const clean = <T>(value: T) => mapStrings(value, (text) => redact(fold(text)))
   const renumber = renumberIds()
   const first = clean(header)
-  let size = bytes(first.system) + bytes(first.tools)
-  const sums = { messages: 0, largest: 0, input: 0, output: 0 }
+  const sums = { messages: 0, input: 0, output: 0 }
   const add = ({ role, content }: MessageParam) => {
-    const message = { role, content: clean(renumber(content)) }
-    if (role === 'assistant') sums.largest = Math.max(sums.largest, size)
-    size += bytes(message)
     sums.messages += 1
-    return message
+    return { role, content: clean(renumber(content)) }
   }
   if (earlier) earlier.forEach(add)
   else attempt(() => log?.info(first))
@@ -156,10 +151,7 @@ export function openLane(
       attempt(() => log?.info(line))
     },
     event(level, event, fields) {
-      if (REQUEST_EVENTS.includes(event)) sums.largest = Math.max(sums.largest, size)
       attempt(() => log?.[level]({ event, ...clean(fields) }))
     },
   }
 }
-
-const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value))

@@ -1,6 +1,7 @@
 /** What a run says of itself, at its start and at its end. */
-import { relative } from 'node:path'
+import { join, relative } from 'node:path'
 import process from 'node:process'
+import { readLane, requestSizes } from './lane-file.ts'
 import type { Lane } from './log.ts'
 import type { Place } from './place.ts'
 import type { Settings } from './settings.ts'
@@ -34,16 +35,28 @@ export function summarize(
   logs: string,
   unlogged: Error | undefined,
 ): void {
+  let broken = unlogged
   for (const { name, sums } of lanes) {
     const count = `${sums.messages} message${sums.messages === 1 ? '' : 's'}`
-    const sent = `largest request ${sums.largest.toLocaleString('en-US')} bytes`
     const tokens = isLive ? `, tokens ${sums.input} in, ${sums.output} out` : ''
-    print(`${name}: ${count}, ${sent}${tokens}`, 'dim')
+    let size = ''
+    try {
+      if (!broken) size = largestRequest(join(logs, `${name}.log`))
+    } catch (error) {
+      broken = error as Error // somebody has taken the file away
+    }
+    print(`${name}: ${count}${size}${tokens}`, 'dim')
   }
-  if (unlogged) {
-    complain(`This run is not logged in full: ${unlogged.message}`)
+  if (broken) {
+    complain(`This run is not logged in full: ${broken.message}`)
     process.exitCode = 1
   } else {
     print(`log: ${shorten(logs)}`, 'dim')
   }
+}
+
+/** Sizes are counted from the file, as everywhere else. */
+function largestRequest(path: string): string {
+  const most = Math.max(0, ...requestSizes(readLane(path)))
+  return `, largest request ${most.toLocaleString('en-US')} bytes`
 }

@@ -181,6 +181,8 @@ describe('logs', { concurrency: 4 }, () => {
       FOO_API_KEY: 'foo-secret-0123456789',
       GITHUB_TOKEN: 'ghp_secret0123456789',
       DB_PASSWORD: 'correct horse battery',
+      DEPLOY_PAT: 'pat-secret-0123456789',
+      SESSION_COOKIE: 'cookie-secret-0123456',
       ANTHROPIC_AUTH_TOKEN: 'sk-ant-exported-012345',
     }
     const all = [KEY, ...Object.values(secrets)]

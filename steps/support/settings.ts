@@ -144,9 +144,14 @@ function checkCredential({ name, value, source }: Credential, notes: string[]): 
 
 const SHORTEST_SECRET = 12
 
+const SECRET = new RegExp(
+  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
+    '(^|_)auth(_(?!sock)|$)',
+  'i',
+)
+
 /** Whether a variable's name says that its value is not for logs, screens or tools. */
-export const isSecretName = (name: string) =>
-  /KEY$|API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL/i.test(name)
+export const isSecretName = (name: string) => SECRET.test(name)
 
 function hideSecrets(env: NodeJS.ProcessEnv): void {
   const values = Object.keys(env)

@@ -6,6 +6,7 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { dirname, join } from 'node:path'
+import { isSecretName } from './settings.ts'
 import type { ToolContext, ToolInput } from './tools.ts'
 
 export const TIMEOUT_MS = 120_000
@@ -125,11 +126,6 @@ function cannotStart(cause: NodeJS.ErrnoException): Error {
   return new Error(`${SHELL} cannot start: ${why}`, { cause })
 }
 
-const SECRET = new RegExp(
-  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
-    '(^|_)auth(_(?!sock)|$)|^anthropic_',
-  'i',
-)
 const NOISE = new RegExp(
   '^(node_(?!extra_ca)|npm_|init_cwd$|git_|no_color$|force_color$|clicolor|columns$|' +
     'lines$|lc_|lang(uage)?$|bash_|env$|shellopts$|bashopts$|cdpath$)',
@@ -143,7 +139,7 @@ const NOISE = new RegExp(
  */
 function environment(workdir: string, mark: string): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
-    ([name]) => !SECRET.test(name) && !NOISE.test(name),
+    ([name]) => !isSecretName(name) && !/^anthropic_/i.test(name) && !NOISE.test(name),
   )
   return {
     ...Object.fromEntries(kept),

@@ -228,7 +228,7 @@ describe('Ctrl+C', { concurrency: 4, skip: posix }, () => {
     step.child.kill('SIGINT')
     const run = await step.result
     assert.equal(run.code, 130)
-    assert(Date.now() - before < 5000)
+    assert(Date.now() - before < 10_000)
     assert.equal(laneOf(run).messages.length, 3)
     assert.equal(run.stderr, '')
   })

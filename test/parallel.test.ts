@@ -19,7 +19,6 @@ import {
   serve,
 } from './live.ts'
 import {
-  type Answer,
   calls,
   fail,
   type Json,
@@ -47,7 +46,6 @@ const bash = (command: string) => ({ name: 'bash', input: { command } })
 /** Writes a file, but not at once. */
 const SLOW = `import { writeFileSync } from 'node:fs'
 setTimeout(() => writeFileSync('order.md', 'first'), 100)`
-const slowly = (ms: number, words: string) => [wait(ms, text(words))]
 const overloaded = fail(529, 'overloaded_error', 'Overloaded', { 'retry-after-ms': '1' })
 const lanesIn = (root: string, folder: string) =>
   fs.readdirSync(join(root, folder)).sort()
@@ -62,23 +60,17 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
   test('run at once, four at most; results and names keep the order', async (t) => {
     const open = new Map<string, Set<string>>()
     let most: Record<string, number> = {}
-    // The first is the slowest: whoever is faster, the order stays.
-    const six = Object.fromEntries([0, 1, 2, 3, 4, 5].map((i) => [`six ${i}`, i]))
-    const fours = [0, 1, 2, 3].map((i) => `four ${i}`)
-    const thrice = (answers: Answer[]) => [...answers, ...answers, ...answers]
+    /** None of a kind is answered before so many are there. */
+    const atLeast: Record<string, number> = { six: 4, mixed: 2 }
+    const six = [0, 1, 2, 3, 4, 5].map((i) => `six ${i}`)
     const script = byPrompt({
-      six: [calls(...Object.keys(six).map((prompt) => task(prompt))), text('Six.')],
+      six: [calls(...six.map((prompt) => task(prompt))), text('Six.')],
+      // The first is the slowest: whoever is faster, the order stays.
       ...Object.fromEntries(
-        Object.entries(six).map(([prompt, i]) => [
+        six.map((prompt, i) => [
           prompt,
-          slowly(200 + 50 * (5 - i), `Report of ${prompt}.`),
+          [wait(50 * (5 - i), text(`Report of ${prompt}.`))],
         ]),
-      ),
-      one: thrice([calls(task('one 0')), text('One.')]),
-      'one 0': thrice(slowly(200, 'Alone.')),
-      four: thrice([calls(...fours.map((prompt) => task(prompt))), text('Four.')]),
-      ...Object.fromEntries(
-        fours.map((prompt) => [prompt, thrice(slowly(200, 'Here.'))]),
       ),
       mixed: [
         calls(
@@ -88,7 +80,7 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
         ),
         text('Mixed.'),
       ],
-      'mixed 0': slowly(200, 'Late.'),
+      'mixed 0': [wait(100, text('Late.'))],
       'mixed 1': [text('Soon.')],
     })
     const run = await runLive(
@@ -100,20 +92,21 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
         const now = open.get(kind) ?? new Set()
         open.set(kind, now.add(i))
         most = { ...most, [kind]: Math.max(most[kind] ?? 0, now.size) }
+        await until(() => most[kind] >= atLeast[kind])
         return (response, ...rest) => {
           response.once('finish', () => now.delete(i))
           answer(response, ...rest)
         }
       },
-      { step: STEP, stdin: `${'one\nfour\n'.repeat(3)}six\nmixed\n` },
+      { step: STEP, stdin: 'six\nmixed\n' },
     )
     assert.equal(run.code, 0, run.stderr)
-    assert.deepEqual(most, { one: 1, four: 4, six: 4, mixed: 2 })
+    assert.deepEqual(most, { six: 4, mixed: 2 })
 
     const resultsOf = (prompt: string) =>
       resultsIn(about(run.requests, prompt).at(-1) as Json)
     const ids = (blocks: Json[]) => blocks.map(({ id, tool_use_id }) => id ?? tool_use_id)
-    for (const prompt of ['four', 'six', 'mixed']) {
+    for (const prompt of ['six', 'mixed']) {
       const { messages } = about(run.requests, prompt).at(-1) as Json
       assert.deepEqual(ids(resultsOf(prompt)), ids(messages.at(-2).content))
       assert.equal(messages.at(-1).content.length, resultsOf(prompt).length)
@@ -121,9 +114,9 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
     for (const [i, { content }] of resultsOf('six').entries()) {
       assert.match(
         content,
-        new RegExp(`Report of six ${i}\\..*resume "sub-${16 + i}"`, 's'),
+        new RegExp(`Report of six ${i}\\..*resume "sub-${1 + i}"`, 's'),
       )
-      assert.equal(laneOf(run, `sub-${16 + i}`).messages[0].content, `six ${i}`)
+      assert.equal(laneOf(run, `sub-${1 + i}`).messages[0].content, `six ${i}`)
     }
     assert.deepEqual(
       resultsOf('mixed').map(
@@ -134,14 +127,6 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
         ...['first', 'Its report:', 'Wrote 6 bytes to order.md', 'second'],
       ],
     )
-    /** The time from the tasks to their results; the best of three, for a busy machine. */
-    const took = (prompt: string) => {
-      const times = run.server.requests
-        .filter(({ body }) => promptOf(body) === prompt)
-        .map(({ at }) => at)
-      return Math.min(...[0, 2, 4].map((i) => times[i + 1] - times[i]))
-    }
-    assert(took('four') < took('one') + 200, `${took('one')}, ${took('four')} ms`)
   })
 
   test('one that fails takes no other with it', async (t) => {
@@ -158,7 +143,7 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
         ],
         fails: [overloaded, overloaded, overloaded],
         slow: [stall()],
-        works: slowly(300, 'It works.'),
+        works: [wait(300, text('It works.'))],
         'works too': [text('It works too.')],
         long: [calls(read('README.md')), text('It works in the end.')],
         again: [
@@ -169,7 +154,7 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
           ),
           text('So.'),
         ],
-        [`once${CHANGED}`]: slowly(200, 'Once more.'),
+        [`once${CHANGED}`]: [wait(200, text('Once more.'))],
         [`twice${CHANGED}`]: [text('Both write one lane.')],
         new: [text('A new child.')],
       }),
@@ -239,7 +224,7 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
     const pressed = performance.now()
     run.child.kill('SIGINT')
     const { code, stdout } = await run.result
-    assert(performance.now() - pressed < 5000, 'it ends soon')
+    assert(performance.now() - pressed < 10_000, 'it ends soon')
     assert.equal(code, 130)
     for (const pid of pids()) assert.throws(() => process.kill(pid, 0), /ESRCH/)
     assert.equal(server.requests.length, 5, 'nobody in line has begun')

@@ -894,7 +894,7 @@ describe('the server', { timeout: 20_000 }, () => {
     await server.close()
     for (const { status } of await ends) assert.equal(status, 'rejected')
     const took = performance.now() - before
-    assert(took < 1000, `closing took ${took} ms`)
+    assert(took < 10_000, `closing took ${took} ms`)
   })
 
   test('waits', async (t) => {

@@ -237,7 +237,7 @@ after(() => fs.rmSync(workdir, { recursive: true, force: true }))
 const WAIT = `import { existsSync, writeFileSync } from 'node:fs'
 writeFileSync('waits', '')
 const timer = setInterval(() => existsSync('go') && clearInterval(timer), 20)
-setTimeout(() => process.exit(), 4000).unref()`
+setTimeout(() => process.exit(), 20_000).unref()`
 
 before(async () => {
   fs.writeFileSync(join(workdir, 'README.md'), 'Read me: ünïcödé “all of it”.\n')

@@ -33,7 +33,7 @@ const beats = () =>
   fs.statSync(join(workdir, 'beat'), { throwIfNoEntry: false })?.size ?? 0
 async function until(condition: () => boolean): Promise<void> {
   for (const start = Date.now(); !condition(); await sleep(10)) {
-    if (Date.now() - start > 5000) throw new Error(`Waited in vain for ${condition}`)
+    if (Date.now() - start > 15_000) throw new Error(`Waited in vain for ${condition}`)
   }
 }
 async function assertDead(): Promise<void> {
@@ -206,14 +206,16 @@ describe('much output, strange output', () => {
 })
 
 describe('the time limit', () => {
-  const stopped = /^\(stopped after 0\.\d s: .* belongs in the background\)$/m
+  // Long enough for a busy machine to have started what is to be killed.
+  const LIMIT = 2500
+  const stopped = /^\(stopped after \d\.\d s: .* belongs in the background\)$/m
 
   test('keeps the output so far and kills the tree', async () => {
     const code = `console.log('so far'); child_process.execSync(process.argv[1])`
     const beat = `const fs = require('fs'); ${BEAT.slice(9, -1)}`
     fs.writeFileSync(join(workdir, 'beat.js'), beat)
-    const output = await run(`${node(code)} "node beat.js"`, 600)
-    assert.match(output, /^so far\n\(stopped after 0\.6 s: .*\)$/)
+    const output = await run(`${node(code)} "node beat.js"`, LIMIT)
+    assert.match(output, /^so far\n\(stopped after 2\.5 s: .*\)$/)
     await assertDead()
   })
 
@@ -222,7 +224,7 @@ describe('the time limit', () => {
     linux,
     async () => {
       const unmarked = `env -i "$(command -v node)" ${BEAT.slice(5)}`
-      assert.match(await run(`setsid ${BEAT} & ${unmarked} & sleep 30`, 400), stopped)
+      assert.match(await run(`setsid ${BEAT} & ${unmarked} & sleep 30`, LIMIT), stopped)
       await assertDead()
     },
   )
@@ -235,7 +237,7 @@ describe('the time limit', () => {
     const other = run('sleep 0.4; echo done')
     assert.match(await run('sleep 30', 200), stopped)
     assert.equal(await other, 'done\n')
-    assert.equal(await run('sleep 9 & sleep 0.2; echo in time', 300), 'in time\n')
+    assert.equal(await run('sleep 9 & echo in time', 5000), 'in time\n')
   })
 })
 
@@ -245,7 +247,7 @@ describe('the background', { skip: posix.skip }, () => {
   test('does not hold the command, lives on, and dies at the end', async () => {
     const start = Date.now()
     assert.equal(await run(`${BEAT} & echo hi`), 'hi\n')
-    assert.ok(Date.now() - start < 2000)
+    assert.ok(Date.now() - start < 10_000)
     assert.equal(await run('echo next'), 'next\n')
     const before = beats()
     await until(() => beats() > before)
@@ -301,7 +303,7 @@ describe('the background', { skip: posix.skip }, () => {
       command,
     ]
     const cwd = join(import.meta.dirname, '..')
-    const options = { encoding: 'utf8', timeout: 10_000, cwd } as const
+    const options = { encoding: 'utf8', timeout: 25_000, cwd } as const
     const { stdout, stderr, status } = spawnSync(process.execPath, args, options)
     assert.deepEqual([stdout, stderr, status], ['hi\n\n', '', 0])
     await assertDead()

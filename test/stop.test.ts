@@ -40,8 +40,8 @@ import { noTerminal, onTerminal } from './terminal.ts'
 
 type Context = { after: (done: () => void | Promise<void>) => void }
 
-/** In ms: at once, or after a second of grace; the machine may be busy. */
-const SOON = 4000
+/** In ms: not never. How fast is not measured here, since the machine may be busy. */
+const SOON = 10_000
 const STOPPED = 'Stopped by Ctrl+C.'
 const posix = { skip: process.platform === 'win32' && 'needs signals' }
 const task = (prompt: string, more: Json = {}) => ({
@@ -94,7 +94,7 @@ process.on('exit', () => {
 
 /** A killed process may need a moment to be gone. */
 const assertGone = (pids: number[]) =>
-  until(() => !pids.some(isAlive), `the end of ${pids}`, 2000).then(() => {
+  until(() => !pids.some(isAlive), `the end of ${pids}`).then(() => {
     for (const pid of pids) traps.delete(pid)
   })
 
@@ -243,10 +243,10 @@ describe('stop', { concurrency: 2 }, () => {
   })
 
   describe('a tool that takes no notice', { concurrency: 4, ...posix }, () => {
-    /** Starts 07 with a bash that never ends and keeps the process alive. */
-    async function start(t: Context, holds: string, scripts: Record<string, Answer[]>) {
+    /** Starts 07 with a bash that never ends, does this, and keeps the process alive. */
+    async function start(t: Context, does: string, scripts: Record<string, Answer[]>) {
       const root = makeRoot(t)
-      const never = `run: () => new Promise(() => ${holds}),`
+      const never = `run: () => new Promise(() => { setInterval(() => {}, 1000); ${does} }),`
       editStep(root, '07-stop', 'run: bash,', never)
       const server = await serve(t, byPrompt(scripts))
       const stdin = `${Object.keys(scripts)[0]}\n`
@@ -256,10 +256,11 @@ describe('stop', { concurrency: 2 }, () => {
       return { ...run, server, gone }
     }
     const parent = { parent: [calls(node('a.mjs'))] }
-    const SHORT = 'setTimeout(() => {}, 3000)'
+    // The signals come from within, where a busy machine cannot move them apart.
+    const signal = "process.kill(process.pid, 'SIGINT')"
 
     test('does not hold the run', async (t) => {
-      const run = await start(t, 'setInterval(() => {}, 1000)', {
+      const run = await start(t, '', {
         parent: [calls(task('child', { timeoutMs: 1000 })), calls(node('b.mjs'))],
         child: [calls(node('a.mjs'))],
       })
@@ -273,7 +274,7 @@ describe('stop', { concurrency: 2 }, () => {
       await run.output(/\nlog: /)
       const ended = performance.now() - sent
       assert(ended < SOON, `Ctrl+C took ${ended} ms`)
-      const killer = setTimeout(() => run.child.kill('SIGKILL'), 1500)
+      const killer = setTimeout(() => run.child.kill('SIGKILL'), SOON)
       await run.gone
       clearTimeout(killer)
       const result = await run.result
@@ -282,21 +283,21 @@ describe('stop', { concurrency: 2 }, () => {
     })
 
     test('two signals within 200 ms are one', async (t) => {
-      const run = await start(t, SHORT, parent)
-      await run.output('node a.mjs')
-      run.child.kill('SIGINT')
-      await sleep(60) // not at once, or the system makes them one
-      run.child.kill('SIGINT')
+      // Not quite at once, or the system makes them one.
+      const nap = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)'
+      const run = await start(t, `${signal}; ${nap}; ${signal}`, parent)
       const { stdout, code } = await run.result
       assert.match(stdout, /✗ Stopped by Ctrl\+C\.\nparent: 3 messages/)
       assert.equal(code, 130)
     })
 
     test('a second Ctrl+C later than that ends the program at once', async (t) => {
-      const run = await start(t, SHORT, parent)
-      await run.output('node a.mjs')
-      // On a busy machine the first may be seen so late that the next is the same one.
-      for (; run.child.exitCode === null; await sleep(250)) run.child.kill('SIGINT')
+      const later = "setTimeout(() => process.emit('SIGINT'), 300)"
+      const run = await start(
+        t,
+        `process.once('SIGINT', () => ${later}); ${signal}`,
+        parent,
+      )
       const { stdout, code } = await run.result
       assert.doesNotMatch(stdout, /✗|\nparent: /)
       assert.equal(code, 130)
@@ -477,14 +478,9 @@ describe('stop', { concurrency: 2 }, () => {
       await terminal.shows('07 > ')
       terminal.type('\x15parent\r')
       await terminal.shows('Allow it? [y/N] ')
-      await sleep(2500)
-      const wentOn = server.requests.length === 3
-      if (!wentOn) {
-        terminal.type('y\r')
-        await terminal.shows('Went on.')
-      }
-      const late = existsSync(join(root, '.workspace', '07-stop', 'late.txt'))
-      assert.deepEqual({ wentOn, late }, { wentOn: true, late: false })
+      await until(() => server.requests.length === 3, 'the parent going on')
+      await terminal.shows('Went on.')
+      assert(!existsSync(join(root, '.workspace', '07-stop', 'late.txt')))
     })
   })
 })

@@ -40,7 +40,7 @@ export function onTerminal(
     /** Waits until this is shown, behind what was waited for before. */
     async shows(words: string) {
       for (const start = Date.now(); !screen.includes(words, seen); await sleep(10)) {
-        if (Date.now() - start > 10_000) assert.fail(`not shown: ${words}\n${screen}`)
+        if (Date.now() - start > 25_000) assert.fail(`not shown: ${words}\n${screen}`)
       }
       seen = screen.indexOf(words, seen) + words.length
     },

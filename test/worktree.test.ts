@@ -403,7 +403,7 @@ describe('a worktree', { concurrency: 4 }, () => {
     })
     await until(() => fs.existsSync(join(root, 'adding')))
     run.child.kill('SIGINT')
-    const hung = setTimeout(() => run.child.kill('SIGKILL'), 5000)
+    const hung = setTimeout(() => run.child.kill('SIGKILL'), 15_000)
     const { code, stdout } = await run.result
     clearTimeout(hung)
     assert.equal(code, 130)

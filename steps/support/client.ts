@@ -32,7 +32,7 @@ export function createClient(
       apiKey: 'offline',
       baseURL: 'http://offline.invalid',
       logLevel: 'off',
-      middleware: [observe(watcher), tidy(watcher), count(watcher), source],
+      middleware: [guard(watcher), source],
     })
   }
   const { credential, baseURL } = source as NonNullable<Settings['live']>
@@ -43,20 +43,38 @@ export function createClient(
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
     defaultHeaders: own ? { 'x-api-key': credential.value } : {},
-    middleware: [observe(watcher), tidy(watcher), count(watcher)],
+    middleware: [guard(watcher)],
   })
 }
 
-/** Logs every request that gets no reply, so that steps hold no such code. */
-function observe({ laneOf }: Watcher): Middleware {
+/**
+ * Counts and logs what is sent, retries too, and hands the step a well-formed reply,
+ * whatever the endpoint made of the protocol: steps hold no such code.
+ */
+function guard({ laneOf, asking, answered }: Watcher): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body)
+    const paused: Message['content'] = []
     try {
-      const response = await next(request)
-      if (!response.ok)
-        lane?.event('error', 'api_error', await apiError(response.clone()))
-      return response
+      for (let asked = request; ; ) {
+        asking(lane)
+        const response = await next(asked)
+        if (!response.ok) {
+          lane?.event('error', 'api_error', await apiError(response.clone()))
+          return response
+        }
+        const reply = tidyReply(await json(response), body)
+        reply.content.unshift(...paused.splice(0))
+        if (reply.stop_reason !== 'pause_turn') {
+          answered(lane, reply)
+          return toResponse(reply)
+        }
+        // A paused turn goes on when it is sent back; to the step it is one reply.
+        paused.push(...reply.content)
+        const messages = [...body.messages, { role: 'assistant', content: paused }]
+        asked = { ...request, body: JSON.stringify({ ...body, messages }) }
+      }
     } catch (error) {
       if (request.signal?.aborted) lane?.event('warn', 'no_answer')
       else if (error instanceof ReplyError) {
@@ -69,12 +87,10 @@ function observe({ laneOf }: Watcher): Middleware {
   }
 }
 
-/** Counts what is really sent: a retry and a paused turn's continuation, too. */
-function count({ laneOf, asking }: Watcher): Middleware {
-  return async (request, next, context) => {
-    asking(laneOf(context.options?.body as MessageCreateParams))
-    return next(request)
-  }
+/** What is known already need not go through a stream once more. */
+function toResponse(reply: Message): Response {
+  const headers = { 'content-type': 'application/json' }
+  return Object.assign(new Response(null, { headers }), { json: async () => reply })
 }
 
 async function apiError(response: Response) {
@@ -89,30 +105,6 @@ function errorIn(text: string): { type?: string; message?: string } | undefined 
     return typeof error === 'object' ? error : { message: String(error) }
   } catch {
     return undefined
-  }
-}
-
-/** Hands the step a well-formed reply, whatever the endpoint made of the protocol. */
-function tidy({ laneOf, answered }: Watcher): Middleware {
-  return async (request, next, context) => {
-    const body = context.options?.body as MessageCreateParams
-    const content: Message['content'] = []
-    for (let asked = request; ; ) {
-      const response = await next(asked)
-      if (!response.ok) return response
-      const reply = tidyReply(await json(response), body)
-      content.push(...reply.content)
-      if (reply.stop_reason !== 'pause_turn') return toResponse({ ...reply, content })
-      // A paused turn goes on when it is sent back; to the step it is one reply.
-      const messages = [...body.messages, { role: 'assistant', content }]
-      asked = { ...request, body: JSON.stringify({ ...body, messages }) }
-    }
-    function toResponse(reply: Message): Response {
-      answered(laneOf(body), reply)
-      // What is known already need not go through a stream once more.
-      const headers = { 'content-type': 'application/json' }
-      return Object.assign(new Response(null, { headers }), { json: async () => reply })
-    }
   }
 }
 

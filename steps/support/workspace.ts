@@ -1,4 +1,5 @@
 /** The bodies of read_file, write_file and edit_file, kept to the working directory. */
+import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import nodePath, { basename, dirname, isAbsolute, join, resolve } from 'node:path'
@@ -122,13 +123,20 @@ function locate(path: string, workdir: string): string {
       `path ${JSON.stringify(path)} names no file: it is empty or has a NUL`,
     )
   }
-  if (!fs.existsSync(workdir)) throw new Error(`The working directory ${workdir} is gone`)
-  const [root, named] = [realPath(workdir), resolve(workdir, path)]
+  const [root, named] = [rootOf(workdir), resolve(workdir, path)]
   // By name first: a UNC path outside must not even be looked up on the network.
   const outside = !isInside(resolve(workdir), named) && !isInside(root, named)
   const target = outside ? named : realPath(named)
   if (isInside(root, target)) return target
   throw new Error(`${path} is outside: paths stay inside the working directory`)
+}
+
+function rootOf(workdir: string): string {
+  try {
+    return fs.realpathSync.native(workdir)
+  } catch (cause) {
+    throw new Error(`The working directory ${workdir} is gone`, { cause })
+  }
 }
 
 /** Where `path` leads, also by links to what is not there yet. */
@@ -157,21 +165,21 @@ function load(
     throw new Error(`${path} is UTF-16 text, not UTF-8: convert it with bash first`)
   }
   if (bytes.includes(0)) throw new Error(`${path} is a binary file: examine it with bash`)
-  try {
-    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-    const text = decoder.decode(bytes, { stream: size > MAX_BYTES })
-    const bom = text.startsWith('\uFEFF') ? '\uFEFF' : ''
-    return { text: text.slice(bom.length), bom, size }
-  } catch (cause) {
-    throw new Error(`${path} is not valid UTF-8: convert it with bash first`, { cause })
+  if (!isUtf8(bytes)) {
+    throw new Error(`${path} is not valid UTF-8: convert it with bash first`)
   }
+  const text = bytes.toString()
+  const bom = text.startsWith('\uFEFF') ? '\uFEFF' : ''
+  return { text: text.slice(bom.length), bom, size }
 }
 
 function beginning(target: string): Buffer {
   const file = fs.openSync(target, 'r')
   try {
-    const bytes = Buffer.alloc(MAX_BYTES)
-    return bytes.subarray(0, fs.readSync(file, bytes))
+    const bytes = Buffer.alloc(MAX_BYTES + 1)
+    let end = Math.min(fs.readSync(file, bytes), MAX_BYTES)
+    while ((bytes[end] & 0xc0) === 0x80) end -= 1 // not within a character
+    return bytes.subarray(0, end)
   } finally {
     fs.closeSync(file)
   }

@@ -23,9 +23,13 @@ for (const stream of [stdout, stderr]) {
 
 /** Prints text as whole lines, made `visible`. */
 export function print(text: string, colour?: keyof typeof COLOURS): void {
+  write(visible(text), colour)
+}
+
+function write(shown: string, colour?: keyof typeof COLOURS): void {
   if (cutOff) return
-  const shown = colour ? paint(visible(text), colour) : visible(text)
-  stdout.write(`${status && '\r\x1b[K'}${shown}\n${status}`)
+  const painted = colour ? paint(shown, colour) : shown
+  stdout.write(`${status && '\r\x1b[K'}${painted}\n${status}`)
 }
 
 /** Prints what went wrong, to standard error. */
@@ -42,15 +46,17 @@ export function showCalls(lane: string, { content }: MessageParam): void {
     if (block.type !== 'tool_use' && typeof failure !== 'string') continue
     if (lane !== speaker && indent) print(`  ${lane}`, 'cyan')
     speaker = lane
-    if (block.type === 'tool_use') print(cut(`${indent}> ${callLine(block)}`), 'green')
-    else print(cut(`${indent}✗ ${failure}`), 'red')
+    if (block.type === 'tool_use') write(cut(`${indent}> ${callLine(block)}`), 'green')
+    else write(cut(`${indent}✗ ${failure}`), 'red')
   }
 }
 
 /** At most 80 columns of a text's first line; no secret is cut to an unknown half. */
 function cut(text: string): string {
   const [line] = visible(text).split('\n')
-  return [...line].length > 80 ? `${[...line].slice(0, 79).join('')}…` : line
+  return line.length > 80 && [...line].length > 80
+    ? `${[...line].slice(0, 79).join('')}…`
+    : line
 }
 
 /** On a terminal, says what is waited for, until the next call; '' takes it away. */

@@ -406,7 +406,10 @@ describe('requestError', () => {
     }
     took(long(500))
     const ratio = took(long(8000)) / took(long(500))
-    assert(ratio < 60, `sixteen times the messages took ${ratio.toFixed(1)} times as long`)
+    assert(
+      ratio < 60,
+      `sixteen times the messages took ${ratio.toFixed(1)} times as long`,
+    )
     // One message with many calls, too.
     const ids = Array.from({ length: 20_000 }, (_, i) => `id_${i}`)
     const wide = round(

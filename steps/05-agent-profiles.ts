@@ -186,7 +186,7 @@ function runTools(reply: Message, { tools, workdir }: LoopOptions) {
 async function runSubagent({ prompt, agent, workdir }: TaskInput): Promise<string> {
   const profile = AGENTS.get(agent ?? '')
   if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
   }
   const subMessages: MessageParam[] = []
   const { stopReason, text } = await agentLoop(subMessages, {

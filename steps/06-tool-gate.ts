@@ -206,7 +206,7 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
 async function runSubagent({ prompt, agent, workdir }: TaskInput): Promise<string> {
   const profile = AGENTS.get(agent ?? '')
   if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
   }
   const subMessages: MessageParam[] = []
   const { stopReason, text } = await agentLoop(subMessages, {

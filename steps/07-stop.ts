@@ -234,7 +234,7 @@ async function runSubagent(input: TaskInput): Promise<string> {
   const { prompt, agent, workdir, signal } = input
   const profile = AGENTS.get(agent ?? '')
   if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
   }
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)

@@ -261,7 +261,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   const { prompt, agent, workdir, signal } = input
   const profile = AGENTS.get(agent ?? '')
   if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
   }
   const child = new AbortController()
   const relay = () => child.abort(signal?.reason)

@@ -320,7 +320,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
 function findProfile(agent?: string): Profile | undefined {
   const profile = AGENTS.get(agent ?? '')
   if (!agent || profile) return profile
-  throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ')}.`)
+  throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
 }
 
 /** What a child runs with: its parent's prompt and tools, changed by its profile. */

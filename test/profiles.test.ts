@@ -1,6 +1,6 @@
 /** Step 05: what a profile may say, how a wrong one is named, and what a child gets. */
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { type Profile, parseProfile } from '../steps/support/profiles.ts'
@@ -493,6 +493,20 @@ describe('a run', { concurrency: 4 }, () => {
       assert.match(late[0], /^No agent late, /)
     })
     assert.equal(run.code, 0)
+  })
+
+  test('with no profile at all, none is named', async (t) => {
+    const root = makeRoot(t)
+    rmSync(join(root, 'steps', 'agents'), { recursive: true })
+    const go = [calls({ name: 'task', input: { prompt: 'look', agent: 'scout' } })]
+    const run = await runLive(t, byPrompt({ go: [...go, text('So.')] }), {
+      step: STEP,
+      stdin: 'go\n',
+      root,
+    })
+    assert.equal(run.code, 0, run.stderr)
+    const [{ content }] = resultsIn(run.requests[1])
+    assert.equal(content, 'No agent scout, only none.')
   })
 
   test("offline the user's own are not read, the project's are", async (t) => {

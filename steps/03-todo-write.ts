@@ -105,7 +105,7 @@ const SYSTEM = `You are a coding agent in ${session.workdir}.
 Plan with todo and keep the list true: change it before and after each item. Act with
 your tools, check what you did, then say in a few words what there is now.`
 
-const REMINDER = 'Reminder: the todo list is three rounds old. Bring it up to date.'
+const REMINDER = 'Reminder: three rounds without todo. Bring the list up to date.'
 
 type LoopOptions = { prompt: string; system: string; tools: Tool[]; workdir: string }
 

@@ -192,7 +192,7 @@ describe('the page in a browser', { skip, timeout: 120_000 }, () => {
   test('one switch between English and Chinese, kept in the address', async () => {
     await page.open('?lang=zh#04-subagent/15')
     assert.equal(await page.evaluate('document.documentElement.lang'), 'zh-Hans')
-    assert.equal(await page.text('#moment'), 'parent 3, user: 从 sub-1 回来的内容')
+    assert.equal(await page.text('#moment'), 'parent 3, user: sub-1 带回来的内容')
     await page.evaluate(`document.getElementById('language').click()`)
     assert.equal(await page.text('h1'), 'Two histories, side by side')
     assert.equal(await page.text('#count'), '15 / 18')

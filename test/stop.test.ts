@@ -313,6 +313,7 @@ describe('stop', { concurrency: 2 }, () => {
       const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 1200\n---\n'
       writeFileSync(join(agents, 'quick.md'), profile)
       const wrong = [999, 0, -1, 1000.5, '5000', 2 ** 31]
+      const start = performance.now()
       const run = await runLive(
         t,
         byPrompt({
@@ -337,6 +338,7 @@ describe('stop', { concurrency: 2 }, () => {
         }),
         { step: '07-stop', stdin: 'call\nprofile\ndefault\nwrong\n', root },
       )
+      const took = performance.now() - start
       assert.equal(run.code, 0)
       assert.equal(run.stdout.split('\nWent on.\n').length - 1, 4)
       const results = (prompt: string) =>
@@ -346,13 +348,9 @@ describe('stop', { concurrency: 2 }, () => {
         assert.deepEqual(results('call'), [after(1000), ['Report.', undefined]])
         assert.deepEqual(results('profile'), [after(1200)])
         assert.deepEqual(results('default'), [after(1400)])
-        const { at: sent } = run.server.requests.filter(
-          ({ body }) => about([body], 'c').length,
-        )[0]
-        const { at: next } = run.server.requests.filter(
-          ({ body }) => about([body], 'profile').length,
-        )[1]
-        assert(next - sent > 1000 && next - sent < 1200 + SOON, `${next - sent} ms`)
+        // All of them, since a busy machine may see a request late. Timers count in ms.
+        const least = 1000 + 1200 + 1400 - 3
+        assert(took > least && took < least + SOON, `${took} ms`)
         assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
         assertAccepted(run)
       })

@@ -186,7 +186,7 @@ test('how a child ends, and what its parent reads', async (t) => {
     const hungUp = `${lost}${at}; is ANTHROPIC_BASE_URL right?`
     assertTold('hung up', `crashed: ${hungUp}`, 'I look.', 1)
     const denied = `401 authentication_error: invalid x-api-key${at}`
-    const advice = '; check ANTHROPIC_API_KEY in .env'
+    const advice = '; check ANTHROPIC_API_KEY in .env, or call it ANTHROPIC_AUTH_TOKEN'
     assertTold('without a word', `crashed: ${denied}${advice}`, '', 0)
   })
 

@@ -227,7 +227,7 @@ describe('failures', { concurrency: 4 }, () => {
     const said = run.stderr.trim().split('\n')
     const at = ` (${MODEL} at ${run.server.url})`
     assert.deepEqual(said, [
-      `401 authentication_error: invalid x-api-key [redacted]${at}; check ANTHROPIC_API_KEY in .env`,
+      `401 authentication_error: invalid x-api-key [redacted]${at}; check ANTHROPIC_API_KEY in .env, or call it ANTHROPIC_AUTH_TOKEN`,
       `403 permission_error: Not yours.${at}; check ANTHROPIC_API_KEY in .env`,
       `404 not_found_error: model: ${MODEL}${at}; check MODEL_ID and ANTHROPIC_BASE_URL`,
       `413 request_too_large: Request exceeds the maximum size${at}`,

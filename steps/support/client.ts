@@ -38,11 +38,10 @@ export function createClient(
   const { credential, baseURL } = source as NonNullable<Settings['live']>
   const isKey = credential.name === 'ANTHROPIC_API_KEY'
   // The SDK sends a bearer token; some compatible endpoints read only this header.
-  const own = new URL(baseURL).hostname !== 'api.anthropic.com'
   return new SDK.Anthropic({
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
-    defaultHeaders: own ? { 'x-api-key': credential.value } : {},
+    defaultHeaders: isOther(baseURL) ? { 'x-api-key': credential.value } : {},
     middleware: [guard(watcher)],
   })
 }
@@ -157,11 +156,15 @@ export function explain(error: unknown, live: Settings['live']): string | undefi
 function advice(status: number | undefined, live: Settings['live']): string {
   if (!live) return ''
   const { name, source } = live.credential
-  if (status === 401 || status === 403) return `; check ${name} in ${source}`
+  const other = status === 401 && name === 'ANTHROPIC_API_KEY' && isOther(live.baseURL)
+  const bearer = other ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
+  if (status === 401 || status === 403) return `; check ${name} in ${source}${bearer}`
   if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
   if (status === 429 || (status ?? 0) >= 500) return '; try again later'
   return ''
 }
+
+const isOther = (baseURL: string) => new URL(baseURL).hostname !== 'api.anthropic.com'
 
 function causeOf(error: unknown): string {
   const { cause, code, message } = error as NodeJS.ErrnoException & { cause?: unknown }

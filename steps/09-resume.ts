@@ -357,7 +357,7 @@ function taskResult(outcome: Outcome): string {
   const [how, next] = describe(outcome)
   const cost = tokens.input > 0 ? `, ${tokens.input} tokens in, ${tokens.output} out` : ''
   const label = status === 'completed' ? 'Its report' : 'Its last words, no report'
-  const words = text ? `${label}:\n${headAndTail(text, MAX_REPORT)}` : 'It said nothing.'
+  const words = text ? `${label}:\n${headAndTail(text, MAX_REPORT)}` : 'No other words.'
   const spent = `${turns} ${turns === 1 ? 'turn' : 'turns'}${cost}`
   const more = `To go on with this child: resume "${lane}".`
   return [`${how} (${spent})`, words, `${next} ${more}`].join('\n\n')

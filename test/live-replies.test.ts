@@ -59,6 +59,12 @@ describe('replies', { concurrency: 4 }, () => {
         reply([SEARCH], { stop_reason: 'pause_turn' }),
         reply([FOUND, { type: 'text', text: 'Found.' }]),
       ],
+      'pause, then refused': [
+        reply([{ type: 'text', text: 'Half of it.' }, SEARCH], {
+          stop_reason: 'pause_turn',
+        }),
+        reply([], { stop_reason: 'refusal' }),
+      ],
       thinking: [
         reply([...THINKING, { type: 'tool_use', ...bash('echo on') }]),
         text('So.'),
@@ -136,13 +142,14 @@ describe('replies', { concurrency: 4 }, () => {
     const named: Record<string, string> = {
       null: `the reply was empty (stop_reason end_turn)${at}`,
       refusal: `the model refused to answer (stop_reason refusal)${at}`,
+      'pause, then refused': `the model refused to answer (stop_reason refusal): Half of it.${at}`,
       'cut text': 'The answer ended early: max_tokens.',
       'cut to nothing': `the reply was cut by max_tokens before any text${at}`,
       'written call': `the model wrote its call of bash as text: <tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>${at}`,
       empty: `the reply was empty (stop_reason end_turn)${at}`,
       blank: `the reply was empty (stop_reason end_turn)${at}`,
     }
-    await t.test('what cannot be tidied is one line each, and is not stored', () => {
+    await t.test('what cannot be tidied is one line each, and no message', () => {
       assert.deepEqual(run.stderr.trim().split('\n'), Object.values(named))
       assert.equal(run.code, 1)
       for (const prompt of Object.keys(named).filter((name) => name !== 'cut text')) {
@@ -151,6 +158,11 @@ describe('replies', { concurrency: 4 }, () => {
         assert.equal(line.message + at, named[prompt])
         assert.equal(more.length, 0)
       }
+      const contents = (prompt: string) => logged(prompt).map(({ content }) => content)
+      assert.deepEqual(contents('empty'), [undefined])
+      assert.match(contents('written call')[0][0].text, /^<tool_call>/)
+      const paused = [{ type: 'text', text: 'Half of it.' }, SEARCH]
+      assert.deepEqual(contents('pause, then refused'), [paused])
     })
 
     await t.test('content that is a string is an answer', () => {

@@ -214,6 +214,14 @@ describe('failures', { concurrency: 4 }, () => {
       object: [raw(200, {})],
       'an error': [raw(200, { type: 'error', error: { message: 'Out of credit.' } })],
       nothing: [raw(200, '')],
+      stream: [raw(200, `event: message_start\n${'d'.repeat(160)} ${KEY}`)],
+      'another protocol': [raw(400, { error: 'model not found' })],
+      'yet another': [raw(400, { code: 1211, msg: '模型不存在' })],
+      'many lines': [fail(400, 'invalid_request_error', `One.\n    at two (3:4)\n`)],
+      'come tomorrow': [
+        fail(429, 'rate_limit_error', 'Daily quota used up', { 'retry-after': '3600' }),
+      ],
+      elsewhere: [raw(307, '', { location: 'https://example.com/v1/messages' })],
     }
     const answers = byPrompt({
       first: [calls({ name: 'bash', input: { command: 'echo one' } }), text('One.')],
@@ -234,13 +242,20 @@ describe('failures', { concurrency: 4 }, () => {
       `529 overloaded_error: Overloaded${at}; try again later`,
       `no connection: UND_ERR_SOCKET other side closed${at}; is ANTHROPIC_BASE_URL right?`,
       `502: HTML instead of JSON${at}; try again later`,
-      `the endpoint answered HTML instead of JSON${at}`,
+      `the endpoint answered HTML instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
       `the reply was no message: {}${at}`,
       `the reply was an error: Out of credit.${at}`,
-      `the endpoint answered nothing instead of JSON${at}`,
+      `the endpoint answered nothing instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
+      `the endpoint answered text (event: message_start ${'d'.repeat(160)} [redacted]) instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
+      `400: model not found${at}`,
+      `400: 模型不存在${at}`,
+      `400 invalid_request_error: One. at two (3:4)${at}`,
+      `429 rate_limit_error: Daily quota used up${at}; try again in 3600 s`,
+      `the endpoint redirects to https://example.com/v1/messages: set ANTHROPIC_BASE_URL to where the API is${at}`,
     ])
     assert.equal(run.code, 1)
-    assert.match(run.stdout, /\nLater\.\n[\s\S]*\nGoodbye\.\n/)
+    assert.match(run.stdout, /\n429: Slow down; trying again\n\nLater\.\n/)
+    assert.match(run.stdout, /\nGoodbye\.\n/)
     assert.equal(about(run.requests, 'overloaded').length, 3, 'the SDK tries three times')
 
     const { messages, events } = laneOf(run)
@@ -258,8 +273,9 @@ describe('failures', { concurrency: 4 }, () => {
       ...['401', '403', '404', '413', '529', '529', '529'].map((n) => `api_error ${n}`),
       ...['no_connection', 'no_connection', 'no_connection'],
       ...['api_error 502', 'api_error 502', 'api_error 502'],
-      ...['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'],
-      'api_error 429',
+      ...['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'],
+      ...['api_error 400', 'api_error 400', 'api_error 400', 'api_error 429'],
+      ...['bad_reply', 'api_error 429'],
     ])
     assert.deepEqual(events.at(-1)?.error, {
       type: 'rate_limit_error',

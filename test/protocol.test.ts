@@ -530,11 +530,42 @@ describe('tidyReply mends', () => {
     assert.equal(stop('max_tokens', [a]), 'max_tokens')
   })
 
+  test('tokens are whole numbers', () => {
+    const tokens = (usage: unknown) => {
+      const { input_tokens, output_tokens } = tidied(message('Hi.', { usage })).usage
+      return [input_tokens, output_tokens]
+    }
+    assert.deepEqual(tokens({ input_tokens: '12', output_tokens: '05' }), [12, 5])
+    const odd = [undefined, null, 'many', [], {}, { input_tokens: {}, output_tokens: -5 }]
+    for (const usage of odd) assert.deepEqual(tokens(usage), [0, 0])
+  })
+
+  test('a paused turn and what follows are one reply', () => {
+    const paused = message([said('It is there.'), use('', { id: undefined })], {
+      stop_reason: 'pause_turn',
+    })
+    const before = tidyReply({ ...paused, content: [said('It is there.')] }, asked)
+    assert.equal(before.stop_reason, 'pause_turn')
+    const whole = tidyReply(message([]), asked, before)
+    assert.deepEqual(whole.content, [said('It is there.')])
+    assert.deepEqual(whole.usage, { input_tokens: 20, output_tokens: 10 })
+    // A call must be answered, whatever the stop_reason says.
+    const called = tidyReply(paused, asked)
+    assert.equal(called.stop_reason, 'tool_use')
+    const ids = tidyReply(message([use('', { id: undefined })]), asked, called)
+      .content.map((block) => (block as Json).id)
+      .filter(Boolean)
+    assert.deepEqual(ids, ['toolu_0', 'toolu_1'])
+  })
+
   test("stop_reason, from OpenAI's words", () => {
     assert.equal(stop('stop'), 'end_turn')
     assert.equal(stop('stop', [a]), 'tool_use')
     assert.equal(stop('length'), 'max_tokens')
     assert.equal(stop('length', [a]), 'max_tokens')
+    assert.equal(stop('STOP'), 'end_turn')
+    assert.equal(stop('MAX_TOKENS'), 'max_tokens')
+    assert.equal(stop('constructor'), 'constructor')
     assert.equal(stop('tool_calls', [a]), 'tool_use')
     assert.equal(stop('tool_calls'), 'end_turn')
   })
@@ -626,7 +657,11 @@ describe('tidyReply names what it cannot mend', () => {
     ['null as content', message(null), empty('end_turn')],
     ['no content', message(undefined, { stop_reason: 'stop' }), empty('end_turn')],
     ['blank texts', message([said(' '), said('')]), empty('end_turn')],
-    ['nothing but thinking', message([thinking]), empty('end_turn')],
+    [
+      'nothing but thinking',
+      message([thinking]),
+      'the reply held neither text nor a call, only thinking (stop_reason end_turn)',
+    ],
     [
       'tool_use without a call',
       message([], { stop_reason: 'tool_use' }),
@@ -677,9 +712,16 @@ describe('tidyReply names what it cannot mend', () => {
     '<|tool_calls_section_begin|><|tool_call_begin|>functions.bash:0<|tool_call_end|>',
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>bash',
     '<｜DSML｜function_calls><｜DSML｜invoke name="bash">',
+    `<|python_tag|>${BASH}`,
+    '<|channel|>commentary to=functions.bash <|message|>{"command": "ls"}',
+    `I will run the test.\n\n${BASH}`,
+    `I will run the test:\n\n\`\`\`json\n${BASH}\n\`\`\``,
+    `${BASH}\n${BASH}`,
+    `{"type": "function", "function": ${BASH}}`,
+    `{"tool_calls": [{"function": ${BASH}}]}`,
   ]
   for (const words of WRITTEN) {
-    replies.push([words, message(words), asText('bash', words.replace(/\n/g, ' '))])
+    replies.push([words, message(words), asText('bash', words.replace(/\s+/g, ' '))])
   }
 
   for (const [name, given, sentence] of replies) {
@@ -690,7 +732,12 @@ describe('tidyReply names what it cannot mend', () => {
   }
 
   test('but takes no talk about calls for one', () => {
+    const fenced = `\`\`\`xml\n<tool_call>${BASH}</tool_call>\n\`\`\``
     const talk = [
+      `It now sees calls that a model writes as text:\n\n${fenced}\n\nNote 42`,
+      `Such a call is left alone:\n\n${fenced}`,
+      'Qwen writes <function=bash> where Claude sends a block; see the README',
+      `<tool_call>${BASH}</tool_call>\n\nThis is what the template of bash emits.`,
       'The agent writes `<invoke name="bash">` where it should call bash.',
       'A <tool_call> marker shows up when the task is handed over as text.',
       `<tool_call>{"name": "browser", "arguments": {}}</tool_call> is not offered here.`,

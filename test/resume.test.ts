@@ -9,6 +9,7 @@ import { requestError } from '../steps/support/protocol.ts'
 import { readBack } from '../steps/support/sessions.ts'
 import {
   about,
+  assertReplays,
   byPrompt,
   envFile,
   laneOf,
@@ -129,7 +130,8 @@ describe('a child of this run', { concurrency: 4 }, () => {
     assert.equal(lines.filter((line) => line.lane).length, 1)
     assert.equal(messages.length, 10)
     assert.equal(messages[7].content[0].id, 'tool_4', 'ids are numbered on')
-    assert.match(run.stdout, /\nsub-1: 10 messages, /)
+    assert.match(run.stdout, /\nsub-1: 10 messages, .*, tokens 50 in, 25 out\n/)
+    await assertReplays(STEP, run)
   })
 
   test('however it ended, it goes on, and is not given its old words', async (t) => {
@@ -174,7 +176,7 @@ describe('a child of this run', { concurrency: 4 }, () => {
       assert.match(result.content, /^completed \([12] turns?, .*New words\./s)
       assert.doesNotMatch(result.content, /Old words/)
       const { content, is_error } = resultOf(run.requests, `after ${prompt}`, 1)
-      assert.match(content, /^crashed: 400 .*\(0 turns\).*\n\nIt said nothing\./s)
+      assert.match(content, /^crashed: 400 .*\(0 turns\).*\n\nNo other words\./s)
       assert.equal(is_error, true)
     }
     assert.match(resultOf(run.requests, 'late').content, /^timed_out after 1000 ms/)

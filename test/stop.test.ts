@@ -206,7 +206,7 @@ describe('stop', { concurrency: 2 }, () => {
             else {
               assert.match(how, /^aborted by the user, unfinished \(\d turns?.*\)$/)
               const label = 'Its last words, no report:\nI look.'
-              assert.equal(words, name.endsWith('tool') ? label : 'It said nothing.')
+              assert.equal(words, name.endsWith('tool') ? label : 'No other words.')
             }
             const rest = results.slice(1).map(({ content }) => content)
             assert.deepEqual(

@@ -1,17 +1,20 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
 import { createRequire } from 'node:module'
 import type Anthropic from '@anthropic-ai/sdk'
-import type { Middleware } from '@anthropic-ai/sdk'
+import type { APIError, APIRequest, Middleware } from '@anthropic-ai/sdk'
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import type { Lane } from './log.ts'
-import { ReplyError, tidyReply } from './reply.ts'
+import { type Lane, redact } from './log.ts'
+import { ReplyError, show, tidyReply } from './reply.ts'
 import type { Settings } from './settings.ts'
-import { RunError } from './terminal.ts'
+import { print, RunError } from './terminal.ts'
 
 // Loaded this way the SDK takes half as long; steps need only its types.
 const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
   '@anthropic-ai/sdk',
 )
+
+/** How often the SDK tries again, and for how many seconds it may wait before. */
+const [MAX_RETRIES, MAX_WAIT] = [2, 60]
 
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
@@ -32,6 +35,7 @@ export function createClient(
       apiKey: 'offline',
       baseURL: 'http://offline.invalid',
       logLevel: 'off',
+      maxRetries: MAX_RETRIES,
       middleware: [guard(watcher), source],
     })
   }
@@ -42,6 +46,9 @@ export function createClient(
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
     defaultHeaders: isOther(baseURL) ? { 'x-api-key': credential.value } : {},
+    // Wherever a redirect leads, the key is not meant for that place.
+    fetchOptions: { redirect: 'manual' },
+    maxRetries: MAX_RETRIES,
     middleware: [guard(watcher)],
   })
 }
@@ -54,33 +61,40 @@ function guard({ laneOf, asking, answered }: Watcher): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body)
-    const paused: Message['content'] = []
+    let paused: Message | undefined
+    const said = () => paused && { content: paused.content }
     try {
       for (let asked = request; ; ) {
         asking(lane)
         const response = await next(asked)
+        if (response.status >= 300 && response.status < 400) throw redirected(response)
         if (!response.ok) {
-          lane?.event('error', 'api_error', await apiError(response.clone()))
-          return response
+          const error = await apiError(response.clone())
+          lane?.event('error', 'api_error', { ...error, ...said() })
+          return retried(response, request, error)
         }
-        const reply = tidyReply(await json(response), body)
-        reply.content.unshift(...paused.splice(0))
+        const reply = tidyReply(await json(response), body, paused)
         if (reply.stop_reason !== 'pause_turn') {
           answered(lane, reply)
           return toResponse(reply)
         }
         // A paused turn goes on when it is sent back; to the step it is one reply.
-        paused.push(...reply.content)
-        const messages = [...body.messages, { role: 'assistant', content: paused }]
+        paused = reply
+        const messages = [
+          ...body.messages,
+          { role: 'assistant', content: paused.content },
+        ]
         asked = { ...request, body: JSON.stringify({ ...body, messages }) }
       }
     } catch (error) {
-      if (request.signal?.aborted) lane?.event('warn', 'no_answer')
+      const message = causeOf(error)
+      if (request.signal?.aborted) lane?.event('warn', 'no_answer', said())
       else if (error instanceof ReplyError) {
-        lane?.event('error', 'bad_reply', { message: error.message })
+        const { content } = error.content ? error : (paused ?? {})
+        lane?.event('error', 'bad_reply', { message, ...(content && { content }) })
       } else if (error instanceof RunError) {
-        lane?.event('warn', 'not_sent', { message: error.message })
-      } else lane?.event('error', 'no_connection', { message: causeOf(error) })
+        lane?.event('warn', 'not_sent', { message, ...said() })
+      } else lane?.event('error', 'no_connection', { message, ...said() })
       throw error
     }
   }
@@ -92,12 +106,14 @@ function toResponse(reply: Message): Response {
   return Object.assign(new Response(null, { headers }), { json: async () => reply })
 }
 
-async function apiError(response: Response) {
+type Failure = { status: number; error: { type?: string; message?: string } }
+
+async function apiError(response: Response): Promise<Failure> {
   const text = await bodyOf(response)
   return { status: response.status, error: errorIn(text) ?? { message: firstLine(text) } }
 }
 
-function errorIn(text: string): { type?: string; message?: string } | undefined {
+function errorIn(text: string): Failure['error'] | undefined {
   try {
     const body = JSON.parse(text)
     const error = body?.error ?? body
@@ -107,12 +123,37 @@ function errorIn(text: string): { type?: string; message?: string } | undefined 
   }
 }
 
+/** Says that the SDK will try again; it does not where it was to wait for too long. */
+function retried(response: Response, request: APIRequest, { status, error }: Failure) {
+  const tries = Number(request.headers.get('x-stainless-retry-count'))
+  const after = response.headers.get('retry-after') ?? '0'
+  const wait = Number(after) || (Date.parse(after) - Date.now()) / 1000
+  const isPassing = status === 408 || status === 409 || status === 429 || status >= 500
+  const should = response.headers.get('x-should-retry') ?? String(isPassing)
+  if (should !== 'true' || tries >= MAX_RETRIES) return response
+  if (!(wait > MAX_WAIT)) {
+    print(`${status}: ${error.message ?? show(error)}; trying again`, 'yellow')
+    return response
+  }
+  const headers = new Headers(response.headers)
+  headers.set('x-should-retry', 'false')
+  return new Response(response.body, { status, headers })
+}
+
+function redirected({ headers }: Response): ReplyError {
+  const to = headers.get('location') ?? 'nowhere'
+  return new ReplyError(
+    `the endpoint redirects to ${to}: set ANTHROPIC_BASE_URL to where the API is`,
+  )
+}
+
 async function json(response: Response): Promise<unknown> {
   const text = await bodyOf(response)
   try {
     return JSON.parse(text)
   } catch {
-    const what = /^\s*</.test(text) ? 'HTML' : text.trim() ? 'text' : 'nothing'
+    const said = /^\s*</.test(text) ? 'HTML' : `text (${show(text)})`
+    const what = text.trim() === '' ? 'nothing' : said
     throw new ReplyError(`the endpoint answered ${what} instead of JSON`)
   }
 }
@@ -127,22 +168,24 @@ function bodyOf(response: Response): Promise<string> {
 /** An error after which the SDK tries again. */
 export const noConnection = (cause: Error) => new SDK.APIConnectionError({ cause })
 
+const WHERE = '; is ANTHROPIC_BASE_URL right?'
+
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live: Settings['live']): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
-  if (error instanceof ReplyError) return `${error.message}${at}`
+  if (error instanceof ReplyError) {
+    const isElsewhere = live && error.message.endsWith('instead of JSON')
+    return `${error.message}${at}${isElsewhere ? WHERE : ''}`
+  }
   if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`
   if (error instanceof SDK.APIConnectionError) {
-    return `no connection: ${causeOf(error)}${at}; is ANTHROPIC_BASE_URL right?`
+    return `no connection: ${causeOf(error)}${at}${live ? WHERE : ''}`
   }
   if (error instanceof SDK.APIError) {
-    const body = error.error as
-      | { error?: { message?: string }; message?: string }
-      | undefined
-    const said = body?.error?.message ?? body?.message ?? firstLine(error.message)
+    const said = firstLine(messageIn(error.error) ?? error.message.replace(/^\d+ /, ''))
     const kind = [error.status, error.type].filter(Boolean).join(' ')
-    return `${kind}: ${said}${at}${advice(error.status, live)}`
+    return `${kind}: ${said}${at}${advice(error, live)}`
   }
   if (
     error instanceof SDK.AnthropicError &&
@@ -153,14 +196,29 @@ export function explain(error: unknown, live: Settings['live']): string | undefi
   return undefined
 }
 
-function advice(status: number | undefined, live: Settings['live']): string {
+/** What the body of an error says, whichever protocol it comes from. */
+// biome-ignore lint/suspicious/noExplicitAny: whatever the endpoint sends
+function messageIn(body: any): string | undefined {
+  const places = [
+    body?.error?.message,
+    body?.error,
+    body?.message,
+    body?.detail,
+    body?.msg,
+  ]
+  return places.find((said) => typeof said === 'string')
+}
+
+function advice({ status, headers }: APIError, live: Settings['live']): string {
   if (!live) return ''
+  const after = Number(headers?.get('retry-after'))
   const { name, source } = live.credential
   const other = status === 401 && name === 'ANTHROPIC_API_KEY' && isOther(live.baseURL)
   const bearer = other ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
   if (status === 401 || status === 403) return `; check ${name} in ${source}${bearer}`
   if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
-  if (status === 429 || (status ?? 0) >= 500) return '; try again later'
+  if (status === 429 || (status ?? 0) >= 500)
+    return `; try again ${after > 0 ? `in ${after} s` : 'later'}`
   return ''
 }
 
@@ -174,5 +232,5 @@ function causeOf(error: unknown): string {
 
 function firstLine(text: string): string {
   if (/<html|<!doctype/i.test(text)) return 'HTML instead of JSON'
-  return text.trim().split('\n')[0].slice(0, 300) || 'no explanation'
+  return redact(text).trim().replace(/\s+/g, ' ').slice(0, 300) || 'no explanation'
 }

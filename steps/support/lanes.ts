@@ -73,15 +73,19 @@ export class Lanes {
   /** Fills an empty array with a lane that was read back; its file goes on. */
   reopen(messages: MessageParam[], file: LaneFile): void {
     messages.push(...file.messages)
-    for (const [array, { name }] of this.#lanes) {
-      if (name === file.name) this.#lanes.delete(array)
-    }
-    this.#add(messages, file.header as LaneHeader, file.messages)
+    const [array, before] =
+      [...this.#lanes].find(([, { name }]) => name === file.name) ?? []
+    if (array) this.#lanes.delete(array)
+    this.#add(messages, file.header as LaneHeader, { history: file.messages, before })
   }
 
-  #add(messages: MessageParam[], header: LaneHeader, earlier?: MessageParam[]): string {
+  #add(
+    messages: MessageParam[],
+    header: LaneHeader,
+    from: { history?: MessageParam[]; before?: Lane } = {},
+  ): string {
     const path = this.#folder && join(this.#folder, `${header.lane}.log`)
-    const options = { fold: this.fold, failed: this.#failed, earlier }
+    const options = { fold: this.fold, failed: this.#failed, ...from }
     this.#lanes.set(messages, openLane(path, header, options))
     return header.lane
   }

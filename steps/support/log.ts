@@ -28,8 +28,10 @@ export type Lane = {
   message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
   /** A line that is no message, such as a request that got no reply. */
   event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** Messages so far, and tokens in and out of this run as the API gave them. */
+  /** Messages so far, and tokens in and out as an API gave them, since it was opened. */
   sums: { messages: number; input: number; output: number }
+  /** Tokens of this run before it was opened again. */
+  earlier: { input: number; output: number }
 }
 
 const secrets: string[] = []
@@ -102,7 +104,9 @@ type LaneOptions = {
   /** Told the first line that could not be written; no more are tried. */
   failed: (error: Error) => void
   /** What the file holds already; else it gets its first line. */
-  earlier?: MessageParam[]
+  history?: MessageParam[]
+  /** The lane as it was before in this run. */
+  before?: Lane
 }
 
 /**
@@ -112,7 +116,7 @@ type LaneOptions = {
 export function openLane(
   path: string | undefined,
   header: LaneHeader,
-  { fold, failed, earlier }: LaneOptions,
+  { fold, failed, history, before }: LaneOptions,
 ): Lane {
   let log: pino.Logger | undefined
   const attempt = (write: () => void) => {
@@ -137,15 +141,19 @@ export function openLane(
     sums.messages += 1
     return { role, content: clean(renumber(content)) }
   }
-  if (earlier) earlier.forEach(add)
+  if (history) history.forEach(add)
   else attempt(() => log?.info(first))
   return {
     name: header.lane,
     sums,
+    earlier: {
+      input: (before?.sums.input ?? 0) + (before?.earlier.input ?? 0),
+      output: (before?.sums.output ?? 0) + (before?.earlier.output ?? 0),
+    },
     message(message, reply) {
+      sums.input += reply?.usage.input_tokens ?? 0
+      sums.output += reply?.usage.output_tokens ?? 0
       const usage = header.mode === 'live' ? reply?.usage : undefined
-      sums.input += usage?.input_tokens ?? 0
-      sums.output += usage?.output_tokens ?? 0
       const stop = reply && { stop_reason: reply.stop_reason, ...(usage && { usage }) }
       const line = { ...add(message), ...stop }
       attempt(() => log?.info(line))

@@ -8,7 +8,7 @@ import type {
 import { noConnection } from './client.ts'
 import { type LaneFile, type LaneLine, REQUEST_EVENTS } from './lane-file.ts'
 import { mapStrings, renumberIds } from './log.ts'
-import { requestError } from './protocol.ts'
+import { requestError, toBlocks } from './protocol.ts'
 import { ReplyError } from './reply.ts'
 import { HOW_TO_GO_LIVE } from './settings.ts'
 import { RunError } from './terminal.ts'
@@ -154,9 +154,9 @@ function respond(
   workdir: string,
   signal?: AbortSignal | null,
 ): Response | Promise<Response> {
-  const { event, status, error, message, content, stop_reason } = line
+  const { event, status, error, message, content, stop_reason, usage } = line
   if (event === 'api_error') return errorResponse(Number(status), error, retried)
-  if (event === 'bad_reply') throw new ReplyError(String(message))
+  if (event === 'bad_reply') throw new ReplyError(String(message), toBlocks(content))
   if (event === 'no_connection') throw noConnection(new Error(message))
   if (event === 'no_answer') return unanswered(signal)
   return Response.json({
@@ -167,7 +167,7 @@ function respond(
     content: mapStrings(content, (text) => text.replaceAll('<workdir>', workdir)),
     stop_reason,
     stop_sequence: null,
-    usage: { input_tokens: 0, output_tokens: 0 },
+    usage: { input_tokens: 0, output_tokens: 0, ...usage },
   })
 }
 

@@ -1,51 +1,82 @@
 /** The tidying of a reply from an endpoint that bends the protocol. */
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
+import { redact } from './log.ts'
 import { hasWords, isObject, isText, type Json, toBlocks } from './protocol.ts'
 
 type Request = Pick<MessageCreateParams, 'messages' | 'tools'>
 
-/** Why a reply cannot be made well formed, in one sentence. */
-export class ReplyError extends Error {}
+/** Why a reply cannot be made well formed, in one sentence; and what it held. */
+export class ReplyError extends Error {
+  readonly content?: Json[]
+  constructor(message: string, content?: Json[]) {
+    super(message)
+    this.content = content?.length ? content : undefined
+  }
+}
 
-const OPENAI = { stop: 'end_turn', length: 'max_tokens', tool_calls: 'tool_use' } as Json
-const CUT_OR_PAUSED = /^(max_tokens|model_context_window_exceeded|pause_turn)$/
-/** How a model begins a call written as text; in backticks it only talks of one. */
-const CALL_MARKER =
-  /(?<!`)(?:<[\w:|｜]*(?:tool.call|function_call|invoke name=|function=)|\[TOOL_CALLS\])/g
+/** What other protocols call it, in small letters. */
+const STOP_REASONS = new Map([
+  ...['stop', 'eos'].map((name) => [name, 'end_turn'] as const),
+  ...['tool_calls', 'function_call'].map((name) => [name, 'tool_use'] as const),
+  ['length', 'max_tokens'],
+])
+const CUT = /^(max_tokens|model_context_window_exceeded)$/
+/** How a line begins that is a call written as text. */
+const CALL_MARKER = new RegExp(
+  '^(?:\\[TOOL_CALLS\\]|<[\\w:|｜>]*' +
+    '(?:tool.?call|function.?call|invoke name=|function=|python_tag|commentary to=))',
+  'gim',
+)
 
 /**
  * Makes the reply of an endpoint that bends the protocol well formed: content is an array
  * without empty texts, inputs are objects, ids are there and unique in the conversation,
  * `stop_reason` agrees with the blocks. Other blocks stay as they came, and so does a
- * well-formed reply. A reply without `usage` gets zeros, since no number is known.
+ * well-formed reply. Tokens that are no number count as zero. What a paused turn had said
+ * before, `paused`, is the beginning of the reply.
  *
  * @throws {ReplyError} no message, an error, a refusal, nothing, or a call made as text
  */
-export function tidyReply(reply: unknown, request: Request): Message {
+export function tidyReply(reply: unknown, request: Request, paused?: Message): Message {
   const error = isObject(reply) && (reply.error?.message ?? reply.error)
   if (error) throw new ReplyError(`the reply was an error: ${show(error)}`)
   if (!isObject(reply) || !('content' in reply || 'role' in reply)) {
     throw new ReplyError(`the reply was no message: ${show(reply)}`)
   }
-  const content = tidyContent(reply.content, request)
-  const stop = OPENAI[reply.stop_reason] ?? reply.stop_reason ?? 'end_turn'
+  const blocks = toBlocks(reply.content)
+  const content = tidyContent(paused ? [...paused.content, ...blocks] : blocks, request)
+  const given = String(reply.stop_reason ?? 'end_turn').toLowerCase()
+  const stop = STOP_REASONS.get(given) ?? given
   const called = content.some((block) => block.type === 'tool_use')
   const text = content.map((block) => (block.type === 'text' ? block.text : '')).join('')
-  const wrong = answerError(text, stop, !called, request)
-  if (wrong) throw new ReplyError(wrong)
+  const wrong = answerError(text, stop, content, request)
+  if (wrong) throw new ReplyError(wrong, content)
   const agreed = called ? 'tool_use' : stop === 'tool_use' ? 'end_turn' : stop
-  const stop_reason = CUT_OR_PAUSED.test(stop) ? stop : agreed
-  const usage = reply.usage ?? { input_tokens: 0, output_tokens: 0 }
+  const stop_reason = CUT.test(stop) ? stop : agreed
+  const usage = tidyUsage(reply.usage, paused?.usage)
   const fixed = { type: 'message', role: 'assistant', content, stop_reason, usage }
   return { ...reply, ...fixed } as unknown as Message
 }
 
-function answerError(text: string, stop: string, final: boolean, request: Request) {
+function tidyUsage(given: unknown, earlier?: Message['usage']) {
+  const usage = isObject(given) ? given : {}
+  const tokens = (key: 'input_tokens' | 'output_tokens') => {
+    const count = Number(usage[key])
+    return (count > 0 && Number.isSafeInteger(count) ? count : 0) + (earlier?.[key] ?? 0)
+  }
+  const [input_tokens, output_tokens] = [tokens('input_tokens'), tokens('output_tokens')]
+  return { ...usage, input_tokens, output_tokens }
+}
+
+function answerError(text: string, stop: string, content: Json[], request: Request) {
   if (stop === 'refusal' || stop === 'content_filter') {
     return `the model refused to answer (stop_reason ${stop})${text && `: ${text}`}`
   }
-  if (!final || stop === 'pause_turn') return undefined
-  const empty = `the reply was empty (stop_reason ${stop})`
+  const types = content.map(({ type }) => type)
+  if (types.includes('tool_use') || stop === 'pause_turn') return undefined
+  const kinds = [...new Set(types)].join(', ')
+  const what = kinds ? `held neither text nor a call, only ${kinds}` : 'was empty'
+  const empty = `the reply ${what} (stop_reason ${stop})`
   const cut = 'the reply was cut by max_tokens before any text'
   if (!text) return (stop === 'max_tokens' ? cut : empty) + lastWords(request.messages)
   const name = writtenCall(text, request.tools ?? [])
@@ -66,25 +97,41 @@ function lastWords(messages: MessageCreateParams['messages']): string {
   return last ? `; the last words before it: ${show(last)}` : ''
 }
 
-/** The offered tool that a text calls, be it as bare JSON or behind a marker. */
+/**
+ * The offered tool that a text calls at its end, be it as JSON or behind a marker. A text
+ * that ends as a sentence only talks of calls, as does one that has them in backticks.
+ */
 function writtenCall(text: string, tools: Json[]): string | undefined {
-  const json = /^\s*```\w*\n(.*)\n```\s*$/s.exec(text)?.[1] ?? text
-  const names = [parsed(json)].flat().map((call) => {
-    const input = call?.arguments ?? call?.parameters ?? call?.input
-    return input !== undefined && call.name
-  })
-  for (const { index } of text.matchAll(CALL_MARKER)) {
-    const near = text.slice(index, index + 120)
-    names.push(...(near.match(/(?<=["'=.>\]\n])[\w-]+/g) ?? []))
+  const end = text.trimEnd().replace(/\n```$/, '')
+  const names = linesFrom(end, /^[ \t]*[[{]/gm).flatMap((json) => namesIn(parsed(json)))
+  const isProse = /[.!?。！？]$/.test(end)
+  for (const call of isProse ? [] : linesFrom(outsideFences(text), CALL_MARKER)) {
+    names.push(...(call.slice(0, 120).match(/(?<=["'=.>\]\n])[\w-]+/g) ?? []))
   }
   return tools.find((tool) => names.includes(tool.name))?.name
 }
 
-function tidyContent(content: unknown, { messages }: Request): Json[] {
+/** The text from each of the last lines on that begin so. */
+function linesFrom(text: string, begin: RegExp): string[] {
+  return Array.from(text.matchAll(begin), ({ index }) => text.slice(index)).slice(-20)
+}
+
+const outsideFences = (text: string) => text.replace(/^```.*?^```/gms, '')
+
+/** The names of the tools that a value calls, whichever protocol it comes from. */
+function namesIn(value: Json | undefined): unknown[] {
+  const calls = [value?.tool_calls ?? value].flat().map((call) => call?.function ?? call)
+  return calls.map((call) => {
+    const input = call?.arguments ?? call?.parameters ?? call?.input
+    return input !== undefined && call.name
+  })
+}
+
+function tidyContent(content: Json[], { messages }: Request): Json[] {
   const earlier = idsIn(messages)
   const own = new Set<unknown>()
   const isUsed = (id: unknown) => own.has(id) || earlier.has(id)
-  return toBlocks(content)
+  return content
     .filter((block) => isObject(block) && (block.type !== 'text' || hasWords(block.text)))
     .map((block) => {
       const tidied = block.type === 'tool_use' ? tidyCall(block, isUsed) : block
@@ -128,7 +175,8 @@ function parsed(text: string): any {
   }
 }
 
-function show(value: unknown): string {
-  const text = isText(value) ? value : (JSON.stringify(value) ?? 'nothing')
+/** The beginning of a value, in one line; no secret is cut to an unknown half. */
+export function show(value: unknown): string {
+  const text = redact(isText(value) ? value : (JSON.stringify(value) ?? 'nothing'))
   return text.trim().slice(0, 200).replace(/\s+/g, ' ') || 'nothing'
 }

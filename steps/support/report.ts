@@ -36,9 +36,10 @@ export function summarize(
   unlogged: Error | undefined,
 ): void {
   let broken = unlogged
-  for (const { name, sums } of lanes) {
+  for (const { name, sums, earlier } of lanes) {
     const count = `${sums.messages} message${sums.messages === 1 ? '' : 's'}`
-    const tokens = isLive ? `, tokens ${sums.input} in, ${sums.output} out` : ''
+    const [input, output] = [sums.input + earlier.input, sums.output + earlier.output]
+    const tokens = isLive ? `, tokens ${input} in, ${output} out` : ''
     let size = ''
     try {
       if (!broken) size = largestRequest(join(logs, `${name}.log`))

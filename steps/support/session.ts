@@ -150,17 +150,15 @@ export class Session {
     return this.#stop.signal
   }
 
-  /** Tokens in and out of an array's requests so far, as the API gave them; 0 offline. */
+  /** Tokens in and out of an array's requests so far, as an API gave them; else 0. */
   usage(messages: MessageParam[]): { input: number; output: number } {
     const { input = 0, output = 0 } = this.#lanes.sumsOf(messages) ?? {}
     return { input, output }
   }
 
-  /** What went wrong with a request, in one line; an error's own message otherwise. */
+  /** What went wrong with a request, for a model: where it went is not its business. */
   explain(error: unknown): string {
-    return (
-      explain(error, this.#settings.live) ?? String((error as Error)?.message ?? error)
-    )
+    return explain(error, undefined) ?? String((error as Error)?.message ?? error)
   }
 
   /** Shows the reader a text, as it stands. */

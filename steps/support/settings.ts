@@ -162,7 +162,7 @@ function hideSecrets(env: NodeJS.ProcessEnv): void {
 
 /** The part of a base URL that the SDK puts `/v1/messages` behind. */
 function cleanBaseURL(given: string): string {
-  if (!/^https?:\/\/[^\s/]/.test(given) || !URL.canParse(given)) {
+  if (!/^https?:\/\/[^\s/]/i.test(given) || !URL.canParse(given)) {
     throw new Error(
       `ANTHROPIC_BASE_URL is ${given}: it must be a URL with http:// or https://`,
     )

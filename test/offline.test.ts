@@ -1,5 +1,6 @@
 /** Each step as a reader runs it without a key: a process, the real SDK, real tools. */
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import {
   existsSync,
   mkdirSync,
@@ -14,6 +15,7 @@ import { describe, test } from 'node:test'
 import { readFolder, requestSizes } from '../steps/support/lane-file.ts'
 import { editStep, makeRoot, runStep } from './server.ts'
 
+const posix = { skip: process.platform === 'win32' && 'needs a POSIX system' }
 const root = makeRoot()
 const recorded = readdirSync(join(root, 'logs', 'recorded'))
 const lanes = (folder: string) => readFolder(join(root, 'logs', 'recorded', folder))
@@ -175,6 +177,48 @@ describe('what a reader changes', { concurrency: 2 }, () => {
     assert.match(run.stderr, /copy \.env\.example to \.env/)
   })
 
+  test('each prompt is refused for what it is', async () => {
+    const root = makeRoot()
+    const own = lanes('04-subagent')[0].messages[0].content as string
+    const stdin = `Say a.\nSay b.\n${own}\n`
+    const run = await runStep({ step: '04-subagent', stdin, root })
+    assert.equal(run.code, 1)
+    const said = run.stderr.match(/^.*this prompt was.*$/gm) ?? []
+    assert.deepEqual(
+      said.map((line) => line.slice(0, 60)),
+      [
+        'this prompt was not recorded: Say a.',
+        'this prompt was not recorded: Say b.',
+        `this prompt was recorded, but not at this place: ${own}`.slice(0, 60),
+      ],
+    )
+  })
+
+  test('a recording that lacks a turn is named with lane and place', async () => {
+    const root = makeRoot()
+    const path = join(root, 'logs', 'recorded', '04-subagent', 'sub-1.log')
+    const lines = readFileSync(path, 'utf8').split('\n')
+    writeFileSync(path, lines.toSpliced(4, 1).join('\n'))
+    const run = await runStep({ step: '04-subagent', root })
+    assert.equal(run.code, 1)
+    const missing =
+      /sub-1 left the recording at its message 3: in sub-1\.log no assistant message comes/
+    assert.match(run.stdout + run.stderr, missing)
+    assert.match(run.stderr, /parent is not answered, for sub-1 left the recording/)
+  })
+
+  test('ids that somebody has written by hand need not be ours', async () => {
+    const root = makeRoot()
+    const path = join(root, 'logs', 'recorded', '02-tool-use', 'parent.log')
+    const other = readFileSync(path, 'utf8').replaceAll(/"tool_(\d+)"/g, '"call-$1"')
+    writeFileSync(path, other)
+    const run = await runStep({ step: '02-tool-use', root })
+    assert.deepEqual([run.code, run.stderr], [0, ''])
+    assert.doesNotMatch(run.stdout, /not your edit/)
+    const log = join(root, 'logs', '02-tool-use')
+    assert.deepEqual(files(log), files(join('logs', 'recorded', '02-tool-use')))
+  })
+
   test('a turn that the recording does not have is not invented', async () => {
     const root = makeRoot()
     editStep(root, '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })")
@@ -197,6 +241,25 @@ describe('the folders of a run', { concurrency: 2 }, () => {
       const folder = join('recorded', step)
       assert.deepEqual(files(join(root, 'logs', step)), files(join(root, 'logs', folder)))
     }
+  })
+
+  test('WORKDIR is a folder, or can become one', posix, async () => {
+    const root = makeRoot()
+    const run = async (WORKDIR: string) => {
+      const { code, stderr } = await runStep({
+        step: '02-tool-use',
+        root,
+        env: { WORKDIR },
+      })
+      return [code, stderr.trim()]
+    }
+    assert.deepEqual(await run('~/mine'), [0, '']) // HOME is the root here
+    assert(existsSync(join(root, 'mine', 'hello.mjs')))
+    assert.deepEqual(await run('  '), [0, ''])
+    assert(!existsSync(join(root, '  ')))
+    const file = join(root, 'package.json')
+    const said = `The working directory cannot be used: ENOTDIR: not a directory, scandir '${file}'`
+    assert.deepEqual(await run(file), [1, said])
   })
 
   test('a second run of the same step is refused while the first is at work', async () => {
@@ -232,6 +295,28 @@ describe('the folders of a run', { concurrency: 2 }, () => {
     assert.match(run.stdout, /log: logs\/04-subagent\.replay\n/)
     assert.deepEqual(files(join(root, mine)), before)
     assert.deepEqual(files(join(root, 'logs', '04-subagent.replay')), before)
+  })
+
+  test('npm run record makes it anew, but loses no turn of the model', posix, () => {
+    const root = makeRoot()
+    const folder = join(root, 'logs', 'recorded', '08-failure.same-cause')
+    const before = files(folder)
+    const record = () => {
+      const args = ['--import', 'tsx', 'steps/support/record.ts', '08']
+      return spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' })
+    }
+    const parent = join(folder, 'parent.log')
+    writeFileSync(parent, before['parent.log'].replaceAll('"tool_1"', '"mine"'))
+    assert.equal(record().status, 0)
+    assert.deepEqual(files(folder), before)
+
+    const lines = before['parent.log'].split('\n')
+    writeFileSync(parent, lines.toSpliced(2, 1).join('\n'))
+    const broken = files(folder)
+    const { status, stderr } = record()
+    assert.equal(status, 1)
+    assert.match(stderr, /08-failure\.same-cause: the run .* Nothing was written over it/)
+    assert.deepEqual(files(folder), broken)
   })
 
   test('a torn recording is refused before anything is written', async () => {

@@ -126,7 +126,8 @@ test('a line that is none is refused with its file and number', () => {
     [`${header}${header}`, /x\.log, line 2 is neither/],
     [`${header}null\n`, /x\.log, line 2 is neither/],
     ['{"role":"user","content":"hi"}\n', /x\.log, line 1 is no header/],
-    ['', /x\.log, line 1 is not JSON/],
+    ['', /x\.log is empty/],
+    ['\n\n', /x\.log is empty/],
   ]
   const path = join(folderOf({}), 'x.log')
   for (const [content, expected] of cases) {
@@ -135,9 +136,9 @@ test('a line that is none is refused with its file and number', () => {
   }
   writeFileSync(
     path,
-    `${header}{"role":"user","content":"hi"}\n`.replaceAll('\n', '\r\n'),
+    `\uFEFF${header}{"role":"user","content":"hi"}\n\n`.replaceAll('\n', '\r\n'),
   )
-  assert.equal(readLane(path).messages.length, 1)
+  assert.equal(readLane(path).messages.length, 1, 'as an editor may save it')
 })
 
 test('a folder is read parent first, children by number', () => {

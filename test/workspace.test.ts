@@ -452,6 +452,12 @@ describe('edit_file', () => {
     assert.equal(get('a.txt'), '\uFEFFall\r\nnew\r\n')
   })
 
+  test('many that overlap are counted in good time', () => {
+    put('a.txt', 'a'.repeat(400_000))
+    const times = /^Error: old_text is 100 times in a\.txt, on line 1, …: /
+    assert.throws(() => edit('a.txt', 'a'.repeat(200_000), 'b'), times)
+  })
+
   test('a long text in a large file', () => {
     const block = Array.from({ length: 5_000 }, (_, i) => `line (${i}) of *many*`).join(
       '\n',

@@ -442,6 +442,43 @@ describe('closing one', { concurrency: 4 }, () => {
     )
   })
 
+  test('what git ignores is no reason to throw it away', async (t) => {
+    const workdir = repository(t, 'app')
+    fs.writeFileSync(join(workdir, '.gitignore'), 'dist/\n*.db\n')
+    git(workdir, 'add', '-A')
+    git(workdir, 'commit', '-q', '-m', 'ignore')
+    const own = await openWorktree(workdir, 'sub-1')
+    fs.mkdirSync(join(own.path, 'dist'))
+    fs.writeFileSync(join(own.path, 'dist', 'a.js'), 'x')
+    fs.writeFileSync(join(own.path, 'b.db'), 'x')
+    const { kept, told } = await closeWorktree(workdir, own)
+    assert.equal(kept, true)
+    assert.match(
+      told,
+      /Changed: nothing.* Ignored by git, so in no merge: b\.db, dist\/\./,
+    )
+    assert(fs.existsSync(join(own.path, 'dist', 'a.js')))
+  })
+
+  test('one that could not be made leaves nothing behind', posix, async (t) => {
+    const workdir = repository(t, 'app')
+    const hook = join(workdir, '.git', 'hooks', 'post-checkout')
+    fs.mkdirSync(join(workdir, '.git', 'hooks'), { recursive: true })
+    fs.writeFileSync(hook, '#!/bin/sh\necho not here >&2\nexit 1\n', { mode: 0o755 })
+    await assert.rejects(openWorktree(workdir, 'sub-1'), /git worktree failed: not here/)
+    assert.deepEqual(worktreesOf(workdir), [])
+    assert.deepEqual(branchesOf(workdir), [])
+  })
+
+  test('they are found where a link leads, too', posix, async (t) => {
+    const workdir = repository(t, 'app')
+    const elsewhere = join(folder(t), 'trees')
+    fs.mkdirSync(elsewhere)
+    fs.symlinkSync(elsewhere, `${workdir}.worktrees`)
+    const own = await openWorktree(workdir, 'sub-1')
+    assert.deepEqual(await findWorktree(workdir, own.branch, 'sub-1'), own)
+  })
+
   test('a worktree that cannot be examined costs no report', async (t) => {
     const workdir = repository(t, 'app')
     const own = await openWorktree(workdir, 'sub-1')

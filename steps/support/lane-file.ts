@@ -37,7 +37,8 @@ export const REQUEST_EVENTS = ['api_error', 'bad_reply', 'no_connection', 'no_an
  * the first is no header, or another one is neither message nor event
  */
 export function readLane(path: string): LaneFile {
-  const text = readFileSync(path, 'utf8').replace(/\r?\n$/, '')
+  const text = readFileSync(path, 'utf8').replace(/^\uFEFF|(\r?\n)+$/g, '')
+  if (text === '') throw new Error(`${path} is empty.`)
   const [header, ...lines] = text.split('\n').map((line, i) => {
     const at = `${path}, line ${i + 1}`
     const value = parseLine(line, at)

@@ -1,5 +1,13 @@
 /** The folders of a run: its recording, its log, its working directory. */
-import { cpSync, existsSync, mkdirSync, readdirSync, realpathSync, rmSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+} from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { type LaneFile, readFolder } from './lane-file.ts'
 import { lock } from './lock.ts'
@@ -38,7 +46,12 @@ export function openPlace(root: string, step: string, settings: Settings): Place
     const old = settings.workdir ? [] : [workdir, `${workdir}.worktrees`]
     for (const folder of old) rmSync(folder, { recursive: true, force: true })
   }
-  if (!existsSync(workdir)) startingFiles(root, step, workdir)
+  try {
+    if (!existsSync(workdir)) startingFiles(root, step, workdir)
+    readdirSync(workdir)
+  } catch (error) {
+    throw new Error(`The working directory cannot be used: ${(error as Error).message}`)
+  }
   const opened = { ...place, workdir: realpathSync(workdir) }
   try {
     const logs = settings.continued
@@ -76,7 +89,10 @@ function offlinePlace(root: string, step: string, replayed?: string) {
 function lastRun(folder: string, step: string): string {
   const names = existsSync(folder) ? readdirSync(folder).sort() : []
   const last = names.findLast((name) => {
-    return name.startsWith(`${step}-`) && existsSync(join(folder, name, 'parent.log'))
+    const path = join(folder, name, 'parent.log')
+    // One that was killed before its first line was written holds nothing.
+    const isBegun = () => existsSync(path) && readFileSync(path).includes('\n')
+    return name.startsWith(`${step}-`) && isBegun()
   })
   if (last) return join(folder, last)
   throw new Error(`There is no live run of ${step} to continue.`)

@@ -9,7 +9,7 @@ import { noConnection } from './client.ts'
 import { type LaneFile, type LaneLine, REQUEST_EVENTS } from './lane-file.ts'
 import { mapStrings, renumberIds } from './log.ts'
 import { requestError, toBlocks } from './protocol.ts'
-import { ReplyError } from './reply.ts'
+import { ReplyError, show } from './reply.ts'
 import { HOW_TO_GO_LIVE } from './settings.ts'
 import { RunError } from './terminal.ts'
 import { describeTools, type Tool } from './tools.ts'
@@ -49,7 +49,7 @@ export function replay({
 }: ReplayOptions): Middleware {
   const tracks = lanes.map(startTrack)
   const taken = new WeakMap<MessageParam, Track>()
-  let lost: NotRecordedError | undefined
+  let lost: string | undefined
 
   return async (request, _next, context) => {
     const body = context.options?.body as MessageCreateParams
@@ -59,8 +59,14 @@ export function replay({
     const messages = normalize(body.messages, clean)
     const own = taken.get(body.messages[0])
     const track = (own ? [own] : tracks).find((track) => fits(track, messages))
-    lost ??= track ? undefined : new NotRecordedError(whyLost(folder, tracks, messages))
-    if (!track || lost) throw lost
+    if (!track) {
+      const error = new NotRecordedError(whyLost(folder, tracks, messages, own))
+      lost ??= error.message.split('\n')[0]
+      throw error
+    }
+    // What is answered now would be told as if nothing had happened.
+    if (lost)
+      throw new NotRecordedError(`${track.lane.name} is not answered, for ${lost}`)
     taken.set(body.messages[0], track)
     if (!track.noted) {
       const from = firstDifference(track.lane, body, messages, clean)
@@ -77,7 +83,12 @@ export function promptsOf(lane: LaneFile): string[] {
   return lane.messages.filter(isPrompt).map(({ content }) => text(content))
 }
 
-function startTrack(lane: LaneFile): Track {
+function startTrack(file: LaneFile): Track {
+  const renumber = renumberIds() // whatever ids somebody has written by hand
+  const messages = file.messages.map(({ role, content }) => {
+    return { role, content: renumber(content) } as MessageParam
+  })
+  const lane = { ...file, messages }
   const answers: Answer[] = []
   let position = 0
   for (const [i, line] of lane.lines.entries()) {
@@ -134,15 +145,34 @@ function normalize(messages: MessageParam[], clean: <T>(value: T) => T): Message
   })
 }
 
-function whyLost(folder: string, tracks: Track[], messages: MessageParam[]): string {
-  const last = messages[messages.length - 1]
+function whyLost(
+  folder: string,
+  tracks: Track[],
+  messages: MessageParam[],
+  own?: Track,
+): string {
   const prompts = tracks.map(({ lane }) => {
-    return promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${prompt}`)
+    return promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`)
   })
-  const what = isPrompt(last)
-    ? `this prompt was not recorded: ${text(last.content)}`
-    : `the conversation left the recording at its message ${messages.length}`
+  const what = whatIsLost(tracks, messages, own)
   return `${what}\nRecorded in ${folder}:${prompts.flat().join('')}\n${HOW_TO_GO_LIVE}`
+}
+
+function whatIsLost(tracks: Track[], messages: MessageParam[], own?: Track): string {
+  const { length } = messages
+  const last = messages[length - 1]
+  if (isPrompt(last)) {
+    const prompt = text(last.content)
+    const isKnown = tracks.some(({ lane }) => promptsOf(lane).includes(prompt))
+    const how = isKnown ? 'was recorded, but not at this place' : 'was not recorded'
+    return `this prompt ${how}: ${show(prompt)}`
+  }
+  const name = own?.lane.name ?? 'a lane'
+  const next = own?.lane.messages[length]?.role
+  const missing = own && next !== 'assistant'
+  return `${name} left the recording at its message ${length}${
+    missing ? `: in ${name}.log no assistant message comes next` : ''
+  }`
 }
 
 const text = (content: MessageParam['content']) =>

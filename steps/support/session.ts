@@ -242,5 +242,7 @@ export class Session {
 }
 
 // What was started dies on exit.
-process.on('SIGTERM', () => process.exit(128 + 15))
-process.on('SIGHUP', () => process.exit(128 + 1))
+for (const [signal, number] of Object.entries({ SIGTERM: 15, SIGHUP: 1, SIGQUIT: 3 })) {
+  if (signal === 'SIGQUIT' && process.platform === 'win32') continue // none there
+  process.on(signal, () => process.exit(128 + number))
+}

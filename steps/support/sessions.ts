@@ -6,7 +6,7 @@ import {
   readFileSync,
   truncateSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { type LaneFile, readLane } from './lane-file.ts'
 import { mapStrings } from './log.ts'
@@ -34,13 +34,22 @@ export function readBack(
     throw new Error(`There is no ${name} in this run${others}.`)
   }
   dropTornLine(path)
-  const file = readLane(path)
+  const file = readHere(path)
   const messages = mapStrings(file.messages, (text) =>
     text.replaceAll('<workdir>', () => workdir),
   )
   const reason = brokenHistory(messages)
-  if (reason) throw new Error(`${path} cannot be continued: ${reason}`)
+  if (reason) throw new Error(`${name}.log cannot be continued: ${reason}`)
   return { ...file, messages }
+}
+
+/** What is wrong is for a log, too: no path of this machine. */
+function readHere(path: string): LaneFile {
+  try {
+    return readLane(path)
+  } catch (error) {
+    throw new Error((error as Error).message.replace(path, basename(path)))
+  }
 }
 
 /** The lanes of the children that have a log in this folder. */
@@ -54,12 +63,12 @@ export function childrenIn(folder: string): string[] {
 function dropTornLine(path: string): void {
   const bytes = readFileSync(path)
   const end = bytes.lastIndexOf('\n') + 1
-  if (end === bytes.length || end === 0) return // whole, or without even a first line
+  if (end === bytes.length) return
   try {
     JSON.parse(bytes.subarray(end).toString())
     appendFileSync(path, '\n') // whole, but for its end
   } catch {
-    truncateSync(path, end)
+    if (end > 0) truncateSync(path, end) // a lane without even a first line is none
   }
 }
 

@@ -1,5 +1,6 @@
 /** What the command line, `.env` and the shell say about a run. */
 import { existsSync, readFileSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import dotenv from 'dotenv'
@@ -49,7 +50,9 @@ export function readSettings(root: string, argv: string[]): Settings {
   }
   const words = positionals.join(' ').trim()
   const settings: Settings = { words, notes, continued: values.continue === true }
-  settings.workdir = file.WORKDIR || shell.WORKDIR || undefined
+  const workdir = (file.WORKDIR || shell.WORKDIR || '').trim()
+  // What a shell does with it, `.env` does not.
+  settings.workdir = workdir.replace(/^~(?=$|[\\/])/, homedir()) || undefined
   const key =
     credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
   for (const name of ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'])
@@ -99,7 +102,7 @@ function readArguments(argv: string[]) {
   try {
     return parseArgs({ args: argv, options, allowPositionals: true })
   } catch (error) {
-    throw new Error(`${(error as Error).message.split('\n')[0]} ${USAGE}`)
+    throw new Error(`${(error as Error).message.split('. ')[0]}. ${USAGE}`)
   }
 }
 

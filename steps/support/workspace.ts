@@ -9,6 +9,8 @@ import type { ToolContext, ToolInput } from './tools.ts'
 const MAX_CHARS = 50_000
 /** What is looked at in a file: read_file shows the beginning, edit_file refuses more. */
 const MAX_BYTES = 10_000_000
+/** Beyond so many occurrences the ones that overlap would take too long to count. */
+const MANY = 100
 
 /**
  * The text of `path`, line ends as they are, without a BOM; with `limit` (from 1 up) its
@@ -85,11 +87,14 @@ export function editFile(input: ToolInput, { workdir }: ToolContext): string {
   return `Edited ${path}, line ${lines}`
 }
 
-/** Where `wanted` begins in `text`, each time, also where two overlap. */
+/** Where `wanted` begins in `text`, each time; two that overlap count, up to MANY. */
 function occurrences(text: string, wanted: string): number[] {
   const found: number[] = []
   let at = text.indexOf(wanted)
-  for (; at !== -1; at = text.indexOf(wanted, at + 1)) found.push(at)
+  while (at !== -1) {
+    found.push(at)
+    at = text.indexOf(wanted, at + (found.length < MANY ? 1 : wanted.length))
+  }
   return found
 }
 

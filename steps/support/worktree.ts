@@ -54,8 +54,19 @@ export async function openWorktree(workdir: string, lane: string): Promise<Workt
     const tree = { path: join(`${workdir}.worktrees`, name), branch: `agent/${name}` }
     const isTaken = taken.split('\n').includes(`refs/heads/${tree.branch}`)
     if (isTaken || existsSync(tree.path)) continue
-    await git(workdir, 'worktree', 'add', '-q', '-b', tree.branch, tree.path, 'HEAD')
+    await addWorktree(workdir, tree)
     return { ...tree, path: realpathSync(tree.path) }
+  }
+}
+
+async function addWorktree(workdir: string, { path, branch }: Worktree): Promise<void> {
+  try {
+    await git(workdir, 'worktree', 'add', '-q', '-b', branch, path, 'HEAD')
+  } catch (error) {
+    // A hook that fails leaves both of them, other failures the branch.
+    await git(workdir, 'worktree', 'remove', '--force', path).catch(() => {})
+    await git(workdir, 'branch', '-q', '-D', branch).catch(() => {})
+    throw error
   }
 }
 
@@ -101,10 +112,12 @@ async function listWorktrees(workdir: string): Promise<Worktree[]> {
     path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',
     branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? 'none',
   }))
+  const folder = `${workdir}.worktrees`
+  if (!existsSync(folder)) return []
   return trees
     .filter(({ path }) => existsSync(path))
     .map(({ path, branch }) => ({ path: realpathSync(path), branch }))
-    .filter(({ path }) => dirname(path) === `${workdir}.worktrees`)
+    .filter(({ path }) => dirname(path) === realpathSync(folder))
 }
 
 /**
@@ -135,17 +148,20 @@ async function examine(workdir: string, tree: Worktree, where: string) {
   const branch = await git(path, 'rev-parse', '--abbrev-ref', 'HEAD')
   const base = await git(workdir, 'merge-base', 'HEAD', head)
   const dirty = await git(path, 'status', '--porcelain', '--untracked-files=all')
-  if (branch === tree.branch && head === base && dirty === '') {
+  const others = ['ls-files', '--others', '--exclude-standard']
+  const ignored = await git(path, ...others, '--ignored', '--directory')
+  if (branch === tree.branch && head === base && dirty === '' && ignored === '') {
     await git(workdir, 'worktree', 'remove', '--force', path)
     await git(workdir, 'branch', '-q', '-D', branch)
     return { kept: false, told: 'It changed nothing, so its worktree was removed.' }
   }
   const tracked = await git(path, 'diff', '--name-only', base)
-  const fresh = await git(path, 'ls-files', '--others', '--exclude-standard')
+  const fresh = await git(path, ...others)
   const files = [...tracked.split('\n'), ...fresh.split('\n')].filter(Boolean).sort()
   const changed = files.join(', ') || 'nothing in the end'
   const told = [
     `Its worktree ${where} on branch ${branch} is kept. Changed: ${changed}.`,
+    ignored && `Ignored by git, so in no merge: ${ignored.split('\n').join(', ')}.`,
     dirty && `Not all of it is committed: git -C ${where} add -A, then commit.`,
     branch === 'HEAD'
       ? `It is on no branch: git -C ${where} switch -c NAME, then merge that.`

@@ -141,7 +141,12 @@ async function reach(server: Server, workdir: string, asked?: string): Promise<n
 }
 
 /** Starts a step, interrupts it in its moment, and measures how long it takes to end. */
-async function interrupt(t: Context, step: string, name: string) {
+async function interrupt(
+  t: Context,
+  step: string,
+  name: string,
+  signal: NodeJS.Signals = 'SIGINT',
+) {
   const { scripts, asked } = MOMENTS[name]('parent', 'child')
   const server = await serve(t, byPrompt(scripts))
   const root = makeRoot(t)
@@ -149,7 +154,7 @@ async function interrupt(t: Context, step: string, name: string) {
   const run = startStep({ step, root, stdin, dotenv: envFile(server.url) })
   const pids = await reach(server, join(root, '.workspace', step), asked)
   const start = performance.now()
-  run.child.kill('SIGINT')
+  run.child.kill(signal)
   await once(run.child, 'exit')
   const took = performance.now() - start
   const result = await run.result
@@ -237,6 +242,21 @@ describe('stop', { concurrency: 2 }, () => {
         assert.equal(run.signal, null)
         assert.equal(run.stderr, '')
         assert(run.took < SOON, `it took ${run.took} ms`)
+        await assertGone(run.pids)
+      })
+    }
+  })
+
+  describe('other signals end all at once', { concurrency: 4, ...posix }, () => {
+    for (const [signal, number] of Object.entries({
+      SIGTERM: 15,
+      SIGHUP: 1,
+      SIGQUIT: 3,
+    })) {
+      test(signal, async (t) => {
+        const by = signal as NodeJS.Signals
+        const run = await interrupt(t, '07-stop', "a child's tool", by)
+        assert.deepEqual([run.code, run.signal], [128 + number, null])
         await assertGone(run.pids)
       })
     }

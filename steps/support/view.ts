@@ -1,6 +1,6 @@
 /** `npm run view 04` shows a run's lanes in columns, `npm run view 02 04` compares. */
 import { existsSync, readdirSync, realpathSync } from 'node:fs'
-import { join, parse, relative } from 'node:path'
+import { dirname, join, parse, relative } from 'node:path'
 import process from 'node:process'
 import { labelsOf, renderComparison } from './compare.ts'
 import type { LaneFile, LaneLine } from './lane-file.ts'
@@ -162,7 +162,8 @@ function openRun(argument: string) {
   const step = readdirSync(join(ROOT, 'steps')).find((file) => file.startsWith(number))
   const name = step ? parse(step).name : argument
   const own = [join(ROOT, 'logs', name), join(RECORDED, name)]
-  const places = [...own.map((path) => relative('', path)), argument]
+  const given = argument.endsWith('.log') ? dirname(argument) : argument
+  const places = [...own.map((path) => relative('', path)), given]
   const folder = places.find((path) => existsSync(join(path, 'parent.log')))
   if (!folder) throw new Error(`There is no run ${JSON.stringify(argument)}.\n${usage()}`)
   const lanes = readFolder(folder)

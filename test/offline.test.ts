@@ -329,6 +329,20 @@ describe('the folders of a run', { concurrency: 2 }, () => {
     assert(!existsSync(join(root, 'logs', '02-tool-use')))
   })
 
+  const isLinux = process.platform === 'linux'
+  const full = { skip: !isLinux && 'needs /dev/full' }
+  test('output that cannot be written is told once, and the log is whole', full, () => {
+    const root = makeRoot()
+    const command = `"${process.execPath}" --import tsx steps/02-tool-use.ts > /dev/full`
+    const env = { PATH: process.env.PATH, HOME: root }
+    const options = { cwd: root, env, encoding: 'utf8' } as const
+    const { status, stderr } = spawnSync('sh', ['-c', command], options)
+    assert.equal(status, 1)
+    assert.match(stderr, /^Nothing more can be shown here: ENOSPC[^\n]*\n$/)
+    const log = join(root, 'logs', '02-tool-use')
+    assert.deepEqual(files(log), files(join(root, 'logs', 'recorded', '02-tool-use')))
+  })
+
   test('a log that cannot be written is reported, and the run does not claim one', async () => {
     const root = makeRoot()
     writeFileSync(join(root, 'logs', '02-tool-use'), 'a file where the folder should be')

@@ -1,5 +1,5 @@
 /** What a reader sees while a step runs. */
-import { stderr, stdout } from 'node:process'
+import process, { stderr, stdout } from 'node:process'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { callLine } from './lane-file.ts'
 import { redact } from './log.ts'
@@ -15,9 +15,12 @@ let speaker = ''
 
 // `npx tsx … | head` closes the pipe early; the run goes on and its log is complete.
 for (const stream of [stdout, stderr]) {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
-    cutOff ||= stream === stdout
+  stream.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+    if (stream !== stdout || cutOff) return
+    cutOff = true
+    if (code === 'EPIPE') return
+    complain(`Nothing more can be shown here: ${message}`)
+    process.exitCode = 1
   })
 }
 

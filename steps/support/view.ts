@@ -192,7 +192,9 @@ function main(names: string[]): string[] {
 if (process.argv[1] && realpathSync(process.argv[1]) === import.meta.filename) {
   // `npm run view 04 | head` closes the pipe early, and that is no fault.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
+    if (error.code === 'EPIPE') return
+    process.stderr.write(`${error.message}\n`)
+    process.exitCode = 1
   })
   try {
     process.stdout.write(`${main(process.argv.slice(2)).join('\n')}\n`)

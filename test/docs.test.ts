@@ -38,11 +38,6 @@ import { EXERCISES } from './exercises.ts'
 import { allPages, type Block, LINK } from './markdown.ts'
 import { doExercise, expectedBody, partProblem } from './quotes.ts'
 
-/** Chapters that are still to be written. */
-const MISSING: string[] = []
-/** Rules that a page does not keep yet. */
-const NOT_YET: Record<string, string[]> = {}
-
 const root = dirname(import.meta.dirname)
 const pages = allPages()
 const pageAt = (path: string) => pages.find((page) => page.path === path)
@@ -52,10 +47,7 @@ const steps = readdirSync(join(root, 'steps'))
 
 for (const page of pages) {
   for (const [name, rule] of Object.entries(RULES)) {
-    test(`${page.path}: ${name}`, () => {
-      if (!NOT_YET[page.path]?.includes(name)) return assert.deepEqual(rule(page), [])
-      assert.notDeepEqual(rule(page), [], 'it keeps this rule now: take it off NOT_YET')
-    })
+    test(`${page.path}: ${name}`, () => assert.deepEqual(rule(page), []))
   }
 }
 
@@ -118,18 +110,12 @@ for (const page of pages.filter(({ path }) => path.startsWith('docs/'))) {
   })
 }
 
-for (const step of new Set([...steps, ...MISSING])) {
+for (const step of steps) {
   test(`${step} has its chapter`, () => {
-    const listed = MISSING.includes(step)
     for (const folder of ['docs', 'docs/zh']) {
       const page = pageAt(`${folder}/${step}.md`)
-      const wrong = `${folder}/${step}.md is there: take it off MISSING`
-      assert.equal(
-        Boolean(page),
-        !listed,
-        listed ? wrong : `${folder}/${step}.md is missing`,
-      )
-      if (page) assert.deepEqual(chapterProblems(page), [])
+      assert(page, `${folder}/${step}.md is missing`)
+      assert.deepEqual(chapterProblems(page), [])
     }
   })
 }

@@ -221,6 +221,9 @@ describe('failures', { concurrency: 4 }, () => {
       'come tomorrow': [
         fail(429, 'rate_limit_error', 'Daily quota used up', { 'retry-after': '3600' }),
       ],
+      'in milliseconds': [
+        fail(429, 'rate_limit_error', 'Used up', { 'retry-after-ms': '7200000' }),
+      ],
       elsewhere: [raw(307, '', { location: 'https://example.com/v1/messages' })],
     }
     const answers = byPrompt({
@@ -251,6 +254,7 @@ describe('failures', { concurrency: 4 }, () => {
       `400: 模型不存在${at}`,
       `400 invalid_request_error: One. at two (3:4)${at}`,
       `429 rate_limit_error: Daily quota used up${at}; try again in 3600 s`,
+      `429 rate_limit_error: Used up${at}; try again in 7200 s`,
       `the endpoint redirects to https://example.com/v1/messages: set ANTHROPIC_BASE_URL to where the API is${at}`,
     ])
     assert.equal(run.code, 1)
@@ -275,7 +279,7 @@ describe('failures', { concurrency: 4 }, () => {
       ...['api_error 502', 'api_error 502', 'api_error 502'],
       ...['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'],
       ...['api_error 400', 'api_error 400', 'api_error 400', 'api_error 429'],
-      ...['bad_reply', 'api_error 429'],
+      ...['api_error 429', 'bad_reply', 'api_error 429'],
     ])
     assert.deepEqual(events.at(-1)?.error, {
       type: 'rate_limit_error',

@@ -470,6 +470,26 @@ describe('closing one', { concurrency: 4 }, () => {
     assert.deepEqual(branchesOf(workdir), [])
   })
 
+  test('one that another run makes at the same moment stays', posix, async (t) => {
+    const workdir = repository(t, 'app')
+    const bin = folder(t)
+    // Makes it twice, first for the other run; what other tests ask of git it leaves alone.
+    const twice = `#!/bin/sh
+PATH='${process.env.PATH}'
+case "$PWD $*" in "${workdir} "*"worktree add"*) git "$@" ;; esac
+exec git "$@"
+`
+    fs.writeFileSync(join(bin, 'git'), twice, { mode: 0o755 })
+    const before = process.env.PATH
+    process.env.PATH = `${bin}${delimiter}${before}`
+    t.after(() => {
+      process.env.PATH = before
+    })
+    await assert.rejects(openWorktree(workdir, 'sub-1'), /already exists/)
+    assert.deepEqual(worktreesOf(workdir), ['sub-1'])
+    assert.deepEqual(branchesOf(workdir), ['agent/sub-1'])
+  })
+
   test('they are found where a link leads, too', posix, async (t) => {
     const workdir = repository(t, 'app')
     const elsewhere = join(folder(t), 'trees')

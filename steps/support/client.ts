@@ -13,8 +13,10 @@ const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
   '@anthropic-ai/sdk',
 )
 
-/** How often the SDK tries again, and for how many seconds it may wait before. */
-const [MAX_RETRIES, MAX_WAIT] = [2, 60]
+/** How often the SDK tries again. */
+const MAX_RETRIES = 2
+/** For how many seconds it may wait before. */
+const MAX_WAIT = 60
 
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
@@ -41,10 +43,10 @@ export function createClient(
   }
   const { credential, baseURL } = source as NonNullable<Settings['live']>
   const isKey = credential.name === 'ANTHROPIC_API_KEY'
-  // The SDK sends a bearer token; some compatible endpoints read only this header.
   return new SDK.Anthropic({
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
     baseURL,
+    // Beside a bearer token, too: some compatible endpoints read only this header.
     defaultHeaders: isOther(baseURL) ? { 'x-api-key': credential.value } : {},
     // Wherever a redirect leads, the key is not meant for that place.
     fetchOptions: { redirect: 'manual' },
@@ -126,18 +128,24 @@ function errorIn(text: string): Failure['error'] | undefined {
 /** Says that the SDK will try again; it does not where it was to wait for too long. */
 function retried(response: Response, request: APIRequest, { status, error }: Failure) {
   const tries = Number(request.headers.get('x-stainless-retry-count'))
-  const after = response.headers.get('retry-after') ?? '0'
-  const wait = Number(after) || (Date.parse(after) - Date.now()) / 1000
   const isPassing = status === 408 || status === 409 || status === 429 || status >= 500
   const should = response.headers.get('x-should-retry') ?? String(isPassing)
   if (should !== 'true' || tries >= MAX_RETRIES) return response
-  if (!(wait > MAX_WAIT)) {
+  if (waitIn(response.headers) <= MAX_WAIT) {
     print(`${status}: ${error.message ?? show(error)}; trying again`, 'yellow')
     return response
   }
   const headers = new Headers(response.headers)
   headers.set('x-should-retry', 'false')
   return new Response(response.body, { status, headers })
+}
+
+/** The seconds after which an endpoint wants to be asked again; 0 if it does not say. */
+function waitIn(headers?: Headers): number {
+  const after = headers?.get('retry-after') ?? ''
+  const given = Number(headers?.get('retry-after-ms')) || Number(after) * 1000
+  const ms = given || Date.parse(after) - Date.now()
+  return Math.max(0, Math.round(ms / 1000)) || 0
 }
 
 function redirected({ headers }: Response): ReplyError {
@@ -211,11 +219,12 @@ function messageIn(body: any): string | undefined {
 
 function advice({ status, headers }: APIError, live: Settings['live']): string {
   if (!live) return ''
-  const after = Number(headers?.get('retry-after'))
+  const after = waitIn(headers)
   const { name, source } = live.credential
-  const other = status === 401 && name === 'ANTHROPIC_API_KEY' && isOther(live.baseURL)
-  const bearer = other ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
-  if (status === 401 || status === 403) return `; check ${name} in ${source}${bearer}`
+  const isKey = name === 'ANTHROPIC_API_KEY'
+  const maybeToken = status === 401 && isKey && isOther(live.baseURL)
+  const or = maybeToken ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
+  if (status === 401 || status === 403) return `; check ${name} in ${source}${or}`
   if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
   if (status === 429 || (status ?? 0) >= 500)
     return `; try again ${after > 0 ? `in ${after} s` : 'later'}`

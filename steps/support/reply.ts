@@ -98,8 +98,8 @@ function lastWords(messages: MessageCreateParams['messages']): string {
 }
 
 /**
- * The offered tool that a text calls at its end, be it as JSON or behind a marker. A text
- * that ends as a sentence only talks of calls, as does one that has them in backticks.
+ * The offered tool that a text calls at its end: as JSON, maybe in a fence, or behind a
+ * marker. A marker in backticks, or in a text that ends as a sentence, is only talked of.
  */
 function writtenCall(text: string, tools: Json[]): string | undefined {
   const end = text.trimEnd().replace(/\n```$/, '')

@@ -52,7 +52,7 @@ export function readSettings(root: string, argv: string[]): Settings {
   const settings: Settings = { words, notes, continued: values.continue === true }
   const workdir = (file.WORKDIR || shell.WORKDIR || '').trim()
   // What a shell does with it, `.env` does not.
-  settings.workdir = workdir.replace(/^~(?=$|[\\/])/, homedir()) || undefined
+  settings.workdir = workdir.replace(/^~(?=$|[\\/])/, () => homedir()) || undefined
   const key =
     credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
   for (const name of ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'])

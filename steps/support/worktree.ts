@@ -63,9 +63,11 @@ async function addWorktree(workdir: string, { path, branch }: Worktree): Promise
   try {
     await git(workdir, 'worktree', 'add', '-q', '-b', branch, path, 'HEAD')
   } catch (error) {
-    // A hook that fails leaves both of them, other failures the branch.
-    await git(workdir, 'worktree', 'remove', '--force', path).catch(() => {})
-    await git(workdir, 'branch', '-q', '-D', branch).catch(() => {})
+    // What was there already is somebody else's, such as another run's.
+    if (/already exists/.test((error as Error).message)) throw error
+    // A hook that fails leaves both, other failures the branch; neither holds work yet.
+    await git(workdir, 'worktree', 'remove', path).catch(() => {})
+    await git(workdir, 'branch', '-q', '-d', branch).catch(() => {})
     throw error
   }
 }

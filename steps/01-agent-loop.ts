@@ -10,8 +10,14 @@
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
-import { answerCalls, checkInput, type Tool, textOf, toolUses } from './support/tools.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import {
+  answerCalls,
+  checkInput,
+  type Tool,
+  textOf,
+  toolUses,
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

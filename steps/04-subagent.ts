@@ -24,7 +24,8 @@
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
   answerCalls,
   checkInput,
@@ -32,8 +33,7 @@ import {
   type Tool,
   textOf,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

@@ -21,9 +21,10 @@
  *            logs/05-agent-profiles/sub-1.log
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles } from './support/agents/profiles.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
   answerCalls,
   checkInput,
@@ -31,8 +32,7 @@ import {
   type Tool,
   textOf,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

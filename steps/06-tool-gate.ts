@@ -16,9 +16,10 @@
  * Log        diff logs/recorded/05-agent-profiles/sub-1.log logs/06-tool-gate/sub-1.log
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles } from './support/agents/profiles.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
   answerCalls,
   checkInput,
@@ -27,8 +28,7 @@ import {
   type ToolInput,
   textOf,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

@@ -18,10 +18,11 @@
  * Log        diff -r logs/recorded/06-tool-gate logs/07-stop
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles } from './support/agents/profiles.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
-import { untilStopped } from './support/stop.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
+import { untilStopped } from './support/tools/stop.ts'
 import {
   answerCalls,
   checkInput,
@@ -30,8 +31,7 @@ import {
   type ToolInput,
   textOf,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

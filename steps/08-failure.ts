@@ -21,10 +21,11 @@
  * Log        diff -r logs/recorded/08-failure.same-cause logs/08-failure
  */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/profiles.ts'
+import { type Effort, loadProfiles } from './support/agents/profiles.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
-import { untilStopped } from './support/stop.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
+import { untilStopped } from './support/tools/stop.ts'
 import {
   answerCalls,
   checkInput,
@@ -33,8 +34,7 @@ import {
   type Tool,
   type ToolInput,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

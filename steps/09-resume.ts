@@ -21,11 +21,12 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import type { LaneSettings } from './support/lanes.ts'
-import { type Effort, loadProfiles, type Profile } from './support/profiles.ts'
+import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
+import type { LaneSettings } from './support/run/lanes.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
-import { untilStopped } from './support/stop.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
+import { untilStopped } from './support/tools/stop.ts'
 import {
   answerCalls,
   checkInput,
@@ -34,8 +35,7 @@ import {
   type Tool,
   type ToolInput,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

@@ -21,12 +21,19 @@ import type {
   MessageParam,
   ToolUseBlock,
 } from '@anthropic-ai/sdk/resources/messages'
-import type { LaneSettings } from './support/lanes.ts'
-import { atMost } from './support/parallel.ts'
-import { type Effort, loadProfiles, type Profile } from './support/profiles.ts'
+import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
+import {
+  closeWorktree,
+  findWorktree,
+  openWorktree,
+  tellOfWorktrees,
+} from './support/agents/worktree.ts'
+import type { LaneSettings } from './support/run/lanes.ts'
 import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/shell.ts'
-import { untilStopped } from './support/stop.ts'
+import { bash, SHELL } from './support/tools/bash.ts'
+import { editFile, readFile, writeFile } from './support/tools/files.ts'
+import { atMost } from './support/tools/parallel.ts'
+import { untilStopped } from './support/tools/stop.ts'
 import {
   answerCall,
   checkInput,
@@ -35,14 +42,7 @@ import {
   type Tool,
   type ToolInput,
   toolUses,
-} from './support/tools.ts'
-import { editFile, readFile, writeFile } from './support/workspace.ts'
-import {
-  closeWorktree,
-  findWorktree,
-  openWorktree,
-  tellOfWorktrees,
-} from './support/worktree.ts'
+} from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
 

@@ -4,7 +4,7 @@
  */
 import Anthropic from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { readFile } from '../steps/support/workspace.ts'
+import { readFile } from '../steps/support/tools/files.ts'
 
 const client = new Anthropic()
 const { system, tools } = JSON.parse(process.argv[2])

@@ -75,7 +75,7 @@ test('every figure is right', () => {
       '5<!-- = calls 04-subagent/sub-1 -->, 2<!-- = calls 04-subagent/sub-1 bash -->',
       '5<!-- = tools 04-subagent/parent -->, 100<!-- = percent 04-subagent 04-subagent -->',
       '30<!-- = after steps/04-subagent.ts const MAX_TURNS = -->',
-      '120<!-- = seconds steps/support/shell.ts TIMEOUT_MS = -->',
+      '120<!-- = seconds steps/support/tools/bash.ts TIMEOUT_MS = -->',
       '1<!-- = lines steps/04-subagent.ts MAX_TURNS -->',
       '1<!-- = gone 02-tool-use/parent 04-subagent/sub-1 -->',
     ],

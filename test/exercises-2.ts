@@ -1,6 +1,6 @@
 /** The exercises of the chapters 05 to 10, in the shape of exercises.ts. */
 import assert from 'node:assert/strict'
-import type { LaneFile } from '../steps/support/lane-file.ts'
+import type { LaneFile } from '../steps/support/base/lane-file.ts'
 import type { Exercise } from './exercises.ts'
 
 /** Messages of a lane as text: that number `n` (from 1), or all. */

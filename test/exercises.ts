@@ -1,6 +1,6 @@
 /** The exercises of the chapters: an edit to a step, and what its run then shows. */
 import assert from 'node:assert/strict'
-import { type LaneFile, requestSizes } from '../steps/support/lane-file.ts'
+import { type LaneFile, requestSizes } from '../steps/support/base/lane-file.ts'
 import { EXERCISES_2 } from './exercises-2.ts'
 
 export type Exercise = {

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { requestError } from '../steps/support/protocol.ts'
-import { headAndTail } from '../steps/support/tools.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
+import { headAndTail } from '../steps/support/tools/tool.ts'
 import {
   about,
   assertReplays,

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { lock } from '../steps/support/lock.ts'
+import { lock } from '../steps/support/run/lock.ts'
 
 const linux = { skip: process.platform !== 'linux' && 'needs /proc' }
 const folder = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'lock-test-')))
@@ -33,7 +33,7 @@ const TAKER = join(folder, 'taker.mjs')
 fs.writeFileSync(
   TAKER,
   `import { createInterface } from 'node:readline'
-  import { lock } from '${pathToFileURL(join(import.meta.dirname, '../steps/support/lock.ts'))}'
+  import { lock } from '${pathToFileURL(join(import.meta.dirname, '../steps/support/run/lock.ts'))}'
   process.setMaxListeners(0)
   console.log('ready')
   for await (const line of createInterface({ input: process.stdin })) {

@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { readFolder, requestSizes } from '../steps/support/lane-file.ts'
+import { readFolder, requestSizes } from '../steps/support/base/lane-file.ts'
 import { editStep, makeRoot, runStep } from './server.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX system' }
@@ -302,7 +302,7 @@ describe('the folders of a run', { concurrency: 2 }, () => {
     const folder = join(root, 'logs', 'recorded', '08-failure.same-cause')
     const before = files(folder)
     const record = () => {
-      const args = ['--import', 'tsx', 'steps/support/record.ts', '08']
+      const args = ['--import', 'tsx', 'steps/support/cli/record.ts', '08']
       return spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' })
     }
     const parent = join(folder, 'parent.log')

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
-import { readFolder } from '../steps/support/lane-file.ts'
+import { readFolder } from '../steps/support/base/lane-file.ts'
 
 const ROOT = dirname(import.meta.dirname)
 const RECORDED = join(ROOT, 'logs', 'recorded')

@@ -21,8 +21,12 @@ import type { Readable, Writable } from 'node:stream'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
-import { renderComparison } from '../steps/support/compare.ts'
-import { type LaneFile, readFolder, requestSizes } from '../steps/support/lane-file.ts'
+import {
+  type LaneFile,
+  readFolder,
+  requestSizes,
+} from '../steps/support/base/lane-file.ts'
+import { renderComparison } from '../steps/support/cli/compare.ts'
 import { currentPage, PAGE } from './page-data.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the protocol's and the page's own shapes

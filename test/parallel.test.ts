@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { atMost } from '../steps/support/parallel.ts'
-import { requestError } from '../steps/support/protocol.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
+import { atMost } from '../steps/support/tools/parallel.ts'
 import {
   about,
   byPrompt,

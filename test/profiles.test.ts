@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { type Profile, parseProfile } from '../steps/support/profiles.ts'
+import { type Profile, parseProfile } from '../steps/support/agents/profiles.ts'
 import { about, byPrompt, laneOf, logFolder, MODEL, resultsIn, runLive } from './live.ts'
 import { calls, type Json, makeRoot, readLane, runStep, text } from './server.ts'
 

@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import { requestError } from '../steps/support/protocol.ts'
-import { ReplyError, tidyReply } from '../steps/support/reply.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
+import { ReplyError, tidyReply } from '../steps/support/model/reply.ts'
 import {
   type Answer,
   calls,

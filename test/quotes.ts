@@ -2,7 +2,11 @@
 import { execFile } from 'node:child_process'
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { type LaneFile, readFolder, requestSizes } from '../steps/support/lane-file.ts'
+import {
+  type LaneFile,
+  readFolder,
+  requestSizes,
+} from '../steps/support/base/lane-file.ts'
 import { EXERCISES } from './exercises.ts'
 import { type Block, isChinese, type Page, parsePage, read } from './markdown.ts'
 import { compileSteps, editStep, makeRoot } from './server.ts'

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { requestError } from '../steps/support/protocol.ts'
-import { readBack } from '../steps/support/sessions.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
+import { readBack } from '../steps/support/run/resume.ts'
 import {
   about,
   assertReplays,

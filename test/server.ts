@@ -25,7 +25,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { text as readText } from 'node:stream/consumers'
-import { requestError } from '../steps/support/protocol.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into it field by field
 export type Json = Record<string, any>

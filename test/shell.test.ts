@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, afterEach, beforeEach, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { bash, decode, SHELL, stopAll } from '../steps/support/shell.ts'
+import { bash, decode, SHELL, stopAll } from '../steps/support/tools/bash.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX shell' }
 const linux = { skip: process.platform !== 'linux' && 'needs /proc' }
@@ -288,7 +288,7 @@ describe('the background', { skip: posix.skip }, () => {
   })
 
   test('the program ends after its last command, and takes it along', async () => {
-    const source = new URL('../steps/support/shell.ts', import.meta.url)
+    const source = new URL('../steps/support/tools/bash.ts', import.meta.url)
     const script = `import { bash } from '${source}'
       const [, workdir, command] = process.argv
       console.log(await bash({ command }, { workdir }))`

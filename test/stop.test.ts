@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { requestError } from '../steps/support/protocol.ts'
+import { requestError } from '../steps/support/base/protocol.ts'
 import {
   about,
   byPrompt,

@@ -13,7 +13,6 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { after, test } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
-import { renderComparison } from '../steps/support/compare.ts'
 import {
   callLine,
   type LaneFile,
@@ -21,9 +20,10 @@ import {
   readFolder,
   readLane,
   requestSizes,
-} from '../steps/support/lane-file.ts'
-import { standIns, widthOf, wrap } from '../steps/support/text.ts'
-import { renderFolder } from '../steps/support/view.ts'
+} from '../steps/support/base/lane-file.ts'
+import { standIns, widthOf, wrap } from '../steps/support/base/width.ts'
+import { renderComparison } from '../steps/support/cli/compare.ts'
+import { renderFolder } from '../steps/support/cli/view.ts'
 
 const folders: string[] = []
 after(() => {

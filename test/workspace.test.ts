@@ -6,7 +6,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, win32 } from 'node:path'
 import { after, beforeEach, describe, test } from 'node:test'
-import { editFile, isInside, readFile, writeFile } from '../steps/support/workspace.ts'
+import { editFile, isInside, readFile, writeFile } from '../steps/support/tools/files.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX file system' }
 const base = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'workspace-test-')))
@@ -342,7 +342,7 @@ describe('write_file', () => {
 
   test('a write that fails half-way, as on a full disk, changes nothing', posix, () => {
     put('a.txt', 'old')
-    const source = new URL('../steps/support/workspace.ts', import.meta.url)
+    const source = new URL('../steps/support/tools/files.ts', import.meta.url)
     const script = `import { writeFile } from '${source}'
       const content = 'x'.repeat(100000)
       try { writeFile({ path: 'a.txt', content }, { workdir: process.argv[1] }) }

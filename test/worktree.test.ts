@@ -6,7 +6,11 @@ import { tmpdir } from 'node:os'
 import { basename, delimiter, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { closeWorktree, findWorktree, openWorktree } from '../steps/support/worktree.ts'
+import {
+  closeWorktree,
+  findWorktree,
+  openWorktree,
+} from '../steps/support/agents/worktree.ts'
 import {
   about,
   byPrompt,

@@ -1,7 +1,7 @@
 /** The tidying of a reply from an endpoint that bends the protocol. */
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import { redact } from './log.ts'
-import { hasWords, isObject, isText, type Json, toBlocks } from './protocol.ts'
+import { hasWords, isObject, isText, type Json, toBlocks } from '../base/protocol.ts'
+import { redact } from '../run/log.ts'
 
 type Request = Pick<MessageCreateParams, 'messages' | 'tools'>
 

@@ -9,10 +9,10 @@ import {
   rmSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { type LaneFile, readFolder } from './lane-file.ts'
+import { startRepository } from '../agents/worktree.ts'
+import { type LaneFile, readFolder } from '../base/lane-file.ts'
 import { lock } from './lock.ts'
 import { HOW_TO_GO_LIVE, type Settings } from './settings.ts'
-import { startRepository } from './worktree.ts'
 
 export type Place = {
   logs: string

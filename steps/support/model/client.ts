@@ -3,10 +3,10 @@ import { createRequire } from 'node:module'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { APIError, APIRequest, Middleware } from '@anthropic-ai/sdk'
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import { type Lane, redact } from './log.ts'
+import { type Lane, redact } from '../run/log.ts'
+import type { Settings } from '../run/settings.ts'
+import { print, RunError } from '../terminal/screen.ts'
 import { ReplyError, show, tidyReply } from './reply.ts'
-import type { Settings } from './settings.ts'
-import { print, RunError } from './terminal.ts'
 
 // Loaded this way the SDK takes half as long; steps need only its types.
 const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import nodePath, { basename, dirname, isAbsolute, join, resolve } from 'node:path'
-import type { ToolContext, ToolInput } from './tools.ts'
+import type { ToolContext, ToolInput } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000

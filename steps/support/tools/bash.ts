@@ -6,8 +6,8 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { dirname, join } from 'node:path'
-import { isSecretName } from './settings.ts'
-import type { ToolContext, ToolInput } from './tools.ts'
+import { isSecretName } from '../run/settings.ts'
+import type { ToolContext, ToolInput } from './tool.ts'
 
 export const TIMEOUT_MS = 120_000
 /** How long an ended command's output is awaited while something else holds its pipe. */

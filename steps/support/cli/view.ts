@@ -2,12 +2,12 @@
 import { existsSync, readdirSync, realpathSync } from 'node:fs'
 import { dirname, join, parse, relative } from 'node:path'
 import process from 'node:process'
+import type { LaneFile, LaneLine } from '../base/lane-file.ts'
+import { callLine, readFolder, requestSizes } from '../base/lane-file.ts'
+import { widthOf, wrap } from '../base/width.ts'
 import { labelsOf, renderComparison } from './compare.ts'
-import type { LaneFile, LaneLine } from './lane-file.ts'
-import { callLine, readFolder, requestSizes } from './lane-file.ts'
-import { widthOf, wrap } from './text.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
+const ROOT = join(import.meta.dirname, '../../..')
 const RECORDED = join(ROOT, 'logs/recorded')
 const MIN_COLUMN = 36
 const [BOLD, DIM, RED, GREEN, CYAN] = [1, 2, 31, 32, 36]

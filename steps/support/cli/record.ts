@@ -4,10 +4,10 @@ import { cpSync, readdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
-import { type LaneFile, REQUEST_EVENTS, readFolder } from './lane-file.ts'
-import { renumberIds } from './log.ts'
+import { type LaneFile, REQUEST_EVENTS, readFolder } from '../base/lane-file.ts'
+import { renumberIds } from '../run/log.ts'
 
-const root = dirname(dirname(import.meta.dirname))
+const root = dirname(dirname(dirname(import.meta.dirname)))
 const recorded = join(root, 'logs', 'recorded')
 
 for (const wanted of process.argv.slice(2)) {

@@ -3,7 +3,7 @@ import { execFile, execFileSync } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
-import type { Session } from './session.ts'
+import type { Session } from '../session.ts'
 
 export type Worktree = { path: string; branch: string }
 

@@ -1,6 +1,6 @@
 /** Two runs compared lane by lane: in numbers, in bars, and in a sentence. */
-import { type LaneFile, requestSizes } from './lane-file.ts'
-import { wrap } from './text.ts'
+import { type LaneFile, requestSizes } from '../base/lane-file.ts'
+import { wrap } from '../base/width.ts'
 
 const SENT = 'bytes of all requests'
 

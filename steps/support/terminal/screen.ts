@@ -1,9 +1,9 @@
 /** What a reader sees while a step runs. */
 import process, { stderr, stdout } from 'node:process'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { callLine } from './lane-file.ts'
-import { redact } from './log.ts'
-import { standIns } from './text.ts'
+import { callLine } from '../base/lane-file.ts'
+import { standIns } from '../base/width.ts'
+import { redact } from '../run/log.ts'
 
 /** An error whose message says it all: no stack trace would help the reader. */
 export class RunError extends Error {}

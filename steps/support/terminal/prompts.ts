@@ -1,8 +1,8 @@
 /** Where prompts come from: words, a terminal, piped lines, or the step itself. */
 import process from 'node:process'
 import { createInterface, type Key } from 'node:readline'
-import type { Settings } from './settings.ts'
-import { RunError, visible, waitFor } from './terminal.ts'
+import type { Settings } from '../run/settings.ts'
+import { RunError, visible, waitFor } from './screen.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(

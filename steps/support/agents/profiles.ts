@@ -2,9 +2,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import type { Session } from './session.ts'
-import { complain } from './terminal.ts'
-import type { Tool } from './tools.ts'
+import type { Session } from '../session.ts'
+import { complain } from '../terminal/screen.ts'
+import type { Tool } from '../tools/tool.ts'
 
 export type Effort = 'low' | 'medium' | 'high' | 'xhigh' | 'max'
 
@@ -34,7 +34,7 @@ const KEYS = ['name', 'description', 'tools', 'model', 'effort', 'timeout']
  */
 export function loadProfiles(session: Session, tools: Tool[]): Map<string, Profile> {
   const toolNames = tools.map(({ name }) => name)
-  const bundled = join(import.meta.dirname, '..', 'agents')
+  const bundled = join(import.meta.dirname, '../../agents')
   const user = session.live ? [join(homedir(), '.agents')] : []
   const folders = [bundled, ...user, join(session.workdir, '.agents')]
   const profiles = new Map<string, Profile>()

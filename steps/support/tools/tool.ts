@@ -5,8 +5,8 @@ import type {
   ToolResultBlockParam,
   ToolUseBlock,
 } from '@anthropic-ai/sdk/resources/messages'
-import { explain } from './client.ts'
-import { SHELL } from './shell.ts'
+import { explain } from '../model/client.ts'
+import { SHELL } from './bash.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
 // biome-ignore lint/suspicious/noExplicitAny: the tool's own schema is the type

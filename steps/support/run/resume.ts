@@ -8,9 +8,9 @@ import {
 } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type LaneFile, readLane } from './lane-file.ts'
+import { type LaneFile, readLane } from '../base/lane-file.ts'
+import { requestError } from '../base/protocol.ts'
 import { mapStrings } from './log.ts'
-import { requestError } from './protocol.ts'
 
 /**
  * Reads a lane of this run back; once the run has begun, only a child's. A last line that

@@ -2,7 +2,9 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import type { LaneFile } from './lane-file.ts'
+import type { LaneFile } from '../base/lane-file.ts'
+import { showCalls } from '../terminal/screen.ts'
+import { describeTools, type Tool } from '../tools/tool.ts'
 import {
   foldPath,
   type Lane,
@@ -11,9 +13,7 @@ import {
   openLane,
   redact,
 } from './log.ts'
-import { childrenIn } from './sessions.ts'
-import { showCalls } from './terminal.ts'
-import { describeTools, type Tool } from './tools.ts'
+import { childrenIn } from './resume.ts'
 
 /** What a lane runs with, beside its messages. */
 export type LaneSettings = {

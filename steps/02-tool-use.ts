@@ -11,21 +11,21 @@
  *                                 …                        ┘
  *
  * Builds on  01
- * Changes    TOOLS, runTools
+ * Changes    TOOLS, runTool
  * Run        npx tsx steps/02-tool-use.ts
  * Log        diff logs/recorded/01-agent-loop/parent.log logs/02-tool-use/parent.log
  */
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/tools/bash.ts'
-import { editFile, readFile, writeFile } from './support/tools/files.ts'
+import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/resources'
+import { isCut, textOf, toolUses } from './support/base/messages.ts'
+import { type Answer, openSession } from './support/session.ts'
+import { runBash, SHELL } from './support/tools/bash.ts'
+import { runEditFile, runReadFile, runWriteFile } from './support/tools/files.ts'
 import {
-  answerCalls,
+  attempt,
+  CUT_SHORT,
   checkInput,
-  namesOf,
+  noSuch,
   type Tool,
-  textOf,
-  toolUses,
 } from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
@@ -43,7 +43,7 @@ const TOOLS: Tool[] = [
       properties: { command: { type: 'string' } },
       required: ['command'],
     },
-    run: bash,
+    run: runBash,
   },
   {
     name: 'read_file',
@@ -53,7 +53,7 @@ const TOOLS: Tool[] = [
       properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
       required: ['path'],
     },
-    run: readFile,
+    run: runReadFile,
   },
   {
     name: 'write_file',
@@ -63,7 +63,7 @@ const TOOLS: Tool[] = [
       properties: { path: { type: 'string' }, content: { type: 'string' } },
       required: ['path', 'content'],
     },
-    run: writeFile,
+    run: runWriteFile,
   },
   {
     name: 'edit_file',
@@ -78,54 +78,53 @@ const TOOLS: Tool[] = [
       },
       required: ['path', 'old_text', 'new_text'],
     },
-    run: editFile,
+    run: runEditFile,
   },
 ]
 
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Act with your tools, check what you did, then say in a few words what there is now.`
 
-type LoopOptions = { prompt: string; system: string; tools: Tool[]; workdir: string }
+type RunOptions = { prompt: string; system: string; tools: Tool[]; workdir: string }
 
-type LoopEnd = { stopReason: Message['stop_reason']; text: string }
-
-/** The one place where a history grows: what is pushed is a line of the lane's log. */
+/** The one place where a history grows: what is pushed is a line of the array's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
   messages.push(message)
   session.log(messages, message)
 }
 
-async function agentLoop(
-  messages: MessageParam[],
-  options: LoopOptions,
-): Promise<LoopEnd> {
+async function agentLoop(messages: MessageParam[], options: RunOptions): Promise<Answer> {
   const { prompt, system, tools } = options
+  // Each array has a log file, its lane: opened once, and found again by the array.
   session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   while (true) {
-    const reply = await session.client.messages.create({
-      model: session.model,
-      max_tokens: 8000,
-      system,
-      tools,
-      messages,
-    })
-    push(messages, { role: 'assistant', content: reply.content })
+    const request = { model: session.model, max_tokens: 8000, system, tools, messages }
+    const reply = await session.client.messages.create(request)
+    const { content, stop_reason: stopReason } = reply
+    // The API refuses a history with an empty message in it.
+    if (content.length > 0) push(messages, { role: 'assistant', content })
     // The blocks decide whether there is work to do, not the stop_reason.
-    if (toolUses(reply).length === 0) {
-      return { stopReason: reply.stop_reason, text: textOf(reply) }
-    }
+    if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     push(messages, { role: 'user', content: await runTools(reply, options) })
   }
 }
 
-/** Each tool_use gets its tool_result; throwing is how one says `is_error`. */
-function runTools(reply: Message, { tools, workdir }: LoopOptions) {
-  return answerCalls(reply, (call) => {
-    const tool = tools.find(({ name }) => name === call.name)
-    if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
-    return tool.run(checkInput(tool, call.input), { workdir })
-  })
+/** Each tool_use is answered by a tool_result with its id, all in one user message. */
+async function runTools(reply: Message, options: RunOptions) {
+  const results = []
+  for (const call of toolUses(reply)) {
+    const answer = isCut(reply) ? CUT_SHORT : await attempt(() => runTool(call, options))
+    results.push({ type: 'tool_result' as const, tool_use_id: call.id, ...answer })
+  }
+  return results
+}
+
+/** Throwing is how a tool says is_error. */
+function runTool(call: ToolUseBlock, { tools, workdir }: RunOptions) {
+  const tool = tools.find(({ name }) => name === call.name)
+  if (!tool) throw new Error(noSuch('tool', call.name, tools))
+  return tool.run(checkInput(tool, call.input), { workdir })
 }
 
 const parentHistory: MessageParam[] = []

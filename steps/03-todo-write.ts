@@ -9,21 +9,22 @@
  *                               user       tool_result, text "Reminder: …"
  *
  * Builds on  02
- * Changes    MARKS, TODO_ITEM, TOOLS, SYSTEM, REMINDER, agentLoop, renderTodos
+ * Changes    MARKS, TODO_ITEM, TOOLS (ready ones and todo), SYSTEM, REMINDER, agentLoop,
+ *            renderTodos
  * Run        npx tsx steps/03-todo-write.ts
  * Log        diff logs/recorded/02-tool-use/parent.log logs/03-todo-write/parent.log
  */
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/tools/bash.ts'
+import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/resources'
+import { isCut, textOf, toolUses } from './support/base/messages.ts'
+import { type Answer, openSession } from './support/session.ts'
+import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
-  answerCalls,
+  attempt,
+  CUT_SHORT,
   checkInput,
-  namesOf,
+  noSuch,
   type Tool,
-  textOf,
-  toolUses,
 } from './support/tools/tool.ts'
 
 const session = openSession(import.meta.filename)
@@ -44,51 +45,10 @@ const TODO_ITEM = {
 }
 
 const TOOLS: Tool[] = [
-  {
-    name: 'bash',
-    description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,
-    input_schema: {
-      type: 'object',
-      properties: { command: { type: 'string' } },
-      required: ['command'],
-    },
-    run: bash,
-  },
-  {
-    name: 'read_file',
-    description: 'Read a text file, or its first lines up to limit.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
-      required: ['path'],
-    },
-    run: readFile,
-  },
-  {
-    name: 'write_file',
-    description: 'Write a text file; folders on its path are made.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, content: { type: 'string' } },
-      required: ['path', 'content'],
-    },
-    run: writeFile,
-  },
-  {
-    name: 'edit_file',
-    description:
-      'Replace old_text, which must occur exactly once in the file, by new_text.',
-    input_schema: {
-      type: 'object',
-      properties: {
-        path: { type: 'string' },
-        old_text: { type: 'string' },
-        new_text: { type: 'string' },
-      },
-      required: ['path', 'old_text', 'new_text'],
-    },
-    run: editFile,
-  },
+  bash,
+  readFile,
+  writeFile,
+  editFile,
   {
     name: 'todo',
     description: 'Write the whole todo list, each time it changes; one item in_progress.',
@@ -107,37 +67,28 @@ your tools, check what you did, then say in a few words what there is now.`
 
 const REMINDER = 'Reminder: three rounds without todo. Bring the list up to date.'
 
-type LoopOptions = { prompt: string; system: string; tools: Tool[]; workdir: string }
+type RunOptions = { prompt: string; system: string; tools: Tool[]; workdir: string }
 
-type LoopEnd = { stopReason: Message['stop_reason']; text: string }
-
-/** The one place where a history grows: what is pushed is a line of the lane's log. */
+/** The one place where a history grows: what is pushed is a line of the array's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
   messages.push(message)
   session.log(messages, message)
 }
 
-async function agentLoop(
-  messages: MessageParam[],
-  options: LoopOptions,
-): Promise<LoopEnd> {
+async function agentLoop(messages: MessageParam[], options: RunOptions): Promise<Answer> {
   const { prompt, system, tools } = options
+  // Each array has a log file, its lane: opened once, and found again by the array.
   session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   let rounds = 0
   while (true) {
-    const reply = await session.client.messages.create({
-      model: session.model,
-      max_tokens: 8000,
-      system,
-      tools,
-      messages,
-    })
-    push(messages, { role: 'assistant', content: reply.content })
+    const request = { model: session.model, max_tokens: 8000, system, tools, messages }
+    const reply = await session.client.messages.create(request)
+    const { content, stop_reason: stopReason } = reply
+    // The API refuses a history with an empty message in it.
+    if (content.length > 0) push(messages, { role: 'assistant', content })
     // The blocks decide whether there is work to do, not the stop_reason.
-    if (toolUses(reply).length === 0) {
-      return { stopReason: reply.stop_reason, text: textOf(reply) }
-    }
+    if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     const results = await runTools(reply, options)
     rounds = toolUses(reply).some(({ name }) => name === 'todo') ? 0 : rounds + 1
     // Behind the results, since the API wants those first; and in this new message, since
@@ -148,13 +99,21 @@ async function agentLoop(
   }
 }
 
-/** Each tool_use gets its tool_result; throwing is how one says `is_error`. */
-function runTools(reply: Message, { tools, workdir }: LoopOptions) {
-  return answerCalls(reply, (call) => {
-    const tool = tools.find(({ name }) => name === call.name)
-    if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
-    return tool.run(checkInput(tool, call.input), { workdir })
-  })
+/** Each tool_use is answered by a tool_result with its id, all in one user message. */
+async function runTools(reply: Message, options: RunOptions) {
+  const results = []
+  for (const call of toolUses(reply)) {
+    const answer = isCut(reply) ? CUT_SHORT : await attempt(() => runTool(call, options))
+    results.push({ type: 'tool_result' as const, tool_use_id: call.id, ...answer })
+  }
+  return results
+}
+
+/** Throwing is how a tool says is_error. */
+function runTool(call: ToolUseBlock, { tools, workdir }: RunOptions) {
+  const tool = tools.find(({ name }) => name === call.name)
+  if (!tool) throw new Error(noSuch('tool', call.name, tools))
+  return tool.run(checkInput(tool, call.input), { workdir })
 }
 
 /** The list as the model and the reader see it, a line per item. */

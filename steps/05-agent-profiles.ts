@@ -14,25 +14,26 @@
  *
  * Builds on  04
  * Changes    PROMPT, AGENTS, PARENT_TOOLS, AGENT_LIST, SYSTEM,
- *            SUBAGENT_SYSTEM (now CHILD_SUFFIX), CHILD_SUFFIX, LoopOptions, agentLoop,
- *            TaskInput, runSubagent
+ *            SUBAGENT_SYSTEM (now CHILD_SUFFIX), CHILD_SUFFIX, RunOptions, TaskInput,
+ *            agentLoop, runSubagent, findProfile, childSettings
  * Run        npx tsx steps/05-agent-profiles.ts
  * Log        diff logs/recorded/05-agent-profiles/parent.log
  *            logs/05-agent-profiles/sub-1.log
  */
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/agents/profiles.ts'
-import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/tools/bash.ts'
+import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/resources'
+import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
+import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
+import { type Answer, openSession } from './support/session.ts'
+import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
-  answerCalls,
+  attempt,
+  CUT_SHORT,
   checkInput,
-  namesOf,
+  noSuch,
   type Tool,
-  textOf,
-  toolUses,
 } from './support/tools/tool.ts'
+import { noteOnCalls } from './support/tools/written.ts'
 
 const session = openSession(import.meta.filename)
 
@@ -41,53 +42,7 @@ const PROMPT =
   ' right password. Find out first how the login works, then change it, extend' +
   ' test.mjs, and run it.'
 
-const CHILD_TOOLS: Tool[] = [
-  {
-    name: 'bash',
-    description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,
-    input_schema: {
-      type: 'object',
-      properties: { command: { type: 'string' } },
-      required: ['command'],
-    },
-    run: bash,
-  },
-  {
-    name: 'read_file',
-    description: 'Read a text file, or its first lines up to limit.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
-      required: ['path'],
-    },
-    run: readFile,
-  },
-  {
-    name: 'write_file',
-    description: 'Write a text file; folders on its path are made.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, content: { type: 'string' } },
-      required: ['path', 'content'],
-    },
-    run: writeFile,
-  },
-  {
-    name: 'edit_file',
-    description:
-      'Replace old_text, which must occur exactly once in the file, by new_text.',
-    input_schema: {
-      type: 'object',
-      properties: {
-        path: { type: 'string' },
-        old_text: { type: 'string' },
-        new_text: { type: 'string' },
-      },
-      required: ['path', 'old_text', 'new_text'],
-    },
-    run: editFile,
-  },
-]
+const CHILD_TOOLS = [bash, readFile, writeFile, editFile]
 
 const AGENTS = loadProfiles(session, CHILD_TOOLS)
 
@@ -118,7 +73,7 @@ const AGENT_LIST = [...AGENTS.values()].map(
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by a subagent with task; change and test the code yourself.
 Agents for task:
-${AGENT_LIST.join('\n')}`
+${AGENT_LIST.join('\n') || 'none'}`
 
 const CHILD_SUFFIX = `
 
@@ -128,7 +83,7 @@ finish it yourself. Your last text goes back as it is, and nothing else does.`
 
 const MAX_TURNS = 30
 
-type LoopOptions = {
+type RunOptions = {
   prompt: string
   system: string
   tools: Tool[]
@@ -140,72 +95,89 @@ type LoopOptions = {
 
 type TaskInput = { prompt: string; agent?: string; workdir: string }
 
-type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns'; text: string }
-
-/** The one place where a history grows: what is pushed is a line of the lane's log. */
+/** The one place where a history grows: what is pushed is a line of the array's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
   messages.push(message)
   session.log(messages, message)
 }
 
-async function agentLoop(
-  messages: MessageParam[],
-  options: LoopOptions,
-): Promise<LoopEnd> {
+async function agentLoop(messages: MessageParam[], options: RunOptions): Promise<Answer> {
   const { prompt, system, tools, maxTurns, effort } = options
+  // Each array has a log file, its lane: opened once, and found again by the array.
   session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
-  let text = ''
   for (let turn = 1; turn <= maxTurns; turn++) {
-    const reply = await session.client.messages.create({
+    const request = {
       model: options.model ?? session.model,
       max_tokens: 8000,
       ...(effort && { output_config: { effort } }),
       system,
       tools,
       messages,
-    })
-    push(messages, { role: 'assistant', content: reply.content })
-    text = textOf(reply) || text
+    }
+    const reply = await session.client.messages.create(request)
+    const { content, stop_reason: stopReason } = reply
+    // The API refuses a history with an empty message in it.
+    if (content.length > 0) push(messages, { role: 'assistant', content })
     // The blocks decide whether there is work to do, not the stop_reason.
-    if (toolUses(reply).length === 0) return { stopReason: reply.stop_reason, text }
+    if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     push(messages, { role: 'user', content: await runTools(reply, options) })
   }
-  return { stopReason: 'max_turns', text }
+  return { stopReason: 'max_turns', text: '' }
 }
 
-/** Each tool_use gets its tool_result; throwing is how one says `is_error`. */
-function runTools(reply: Message, { tools, workdir }: LoopOptions) {
-  return answerCalls(reply, (call) => {
-    const tool = tools.find(({ name }) => name === call.name)
-    if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
-    return tool.run(checkInput(tool, call.input), { workdir })
-  })
+/** Each tool_use is answered by a tool_result with its id, all in one user message. */
+async function runTools(reply: Message, options: RunOptions) {
+  const results = []
+  for (const call of toolUses(reply)) {
+    const answer = isCut(reply) ? CUT_SHORT : await attempt(() => runTool(call, options))
+    results.push({ type: 'tool_result' as const, tool_use_id: call.id, ...answer })
+  }
+  return results
+}
+
+/** Throwing is how a tool says is_error. */
+function runTool(call: ToolUseBlock, { tools, workdir }: RunOptions) {
+  const tool = tools.find(({ name }) => name === call.name)
+  if (!tool) throw new Error(noSuch('tool', call.name, tools))
+  return tool.run(checkInput(tool, call.input), { workdir })
 }
 
 async function runSubagent({ prompt, agent, workdir }: TaskInput): Promise<string> {
-  const profile = AGENTS.get(agent ?? '')
-  if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
-  }
+  const settings = childSettings(findProfile(agent), workdir)
   const subMessages: MessageParam[] = []
-  const { stopReason, text } = await agentLoop(subMessages, {
-    prompt,
-    system:
-      SYSTEM + CHILD_SUFFIX + (profile ? `\n\n# Agent profile\n\n${profile.body}` : ''),
+  const { stopReason, text } = await agentLoop(subMessages, { ...settings, prompt })
+  // A report is the text of the last reply, nothing said before. All else is an error, so
+  // that the parent does not take it for one.
+  const isReport = stopReason === 'end_turn' && text.trim() !== ''
+  if (isReport) return text + noteOnCalls(text, CHILD_TOOLS)
+  const empty = stopReason === 'end_turn' && 'its last reply was empty'
+  const capped = stopReason === 'max_turns' && `stopped after ${MAX_TURNS} turns`
+  throw new Error(
+    `No report: ${empty || capped || `ended by ${stopReason}`}.` +
+      ` Its last words: ${lastText(subMessages) || 'none'}`,
+  )
+}
+
+function findProfile(agent?: string): Profile | undefined {
+  const profile = AGENTS.get(agent ?? '')
+  if (!agent || profile) return profile
+  throw new Error(noSuch('agent', agent, AGENTS.values()))
+}
+
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
+function childSettings(profile: Profile | undefined, workdir: string) {
+  const { body, tools } = profile ?? {}
+  return {
+    system: SYSTEM + CHILD_SUFFIX + (body ? `\n\n# Agent profile\n\n${body}` : ''),
     // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
-    tools: CHILD_TOOLS.filter(({ name }) => profile?.tools?.includes(name) ?? true),
+    tools: CHILD_TOOLS.filter(({ name }) => tools?.includes(name) ?? true),
     maxTurns: MAX_TURNS,
     workdir,
+    agent: profile?.name,
     model: profile?.model,
     effort: profile?.effort,
-  })
-  if (stopReason === 'end_turn') return text
-  // An error, so that the parent does not take it for a summary.
-  const why = stopReason === 'max_turns' ? `after ${MAX_TURNS} turns` : `by ${stopReason}`
-  throw new Error(
-    `The subagent was stopped ${why}, not done. Last words: ${text || 'none'}`,
-  )
+  }
 }
 
 const parentHistory: MessageParam[] = []

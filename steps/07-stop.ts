@@ -1,7 +1,7 @@
 /**
  * 07 · Stop: Ctrl+C and timeouts reach the child, and the histories stay in order.
  *
- *   Ctrl+C ──▶ the run's signal ──▶ relay ──▶ the child's controller ◀── timeoutMs
+ *   Ctrl+C ──▶ the run's signal ──▶ AbortSignal.any ◀── the child's clock, timeoutMs
  *                    │                              │
  *              parentHistory                  subMessages
  *                assistant  task {timeoutMs} ──▶    user       the prompt
@@ -12,26 +12,27 @@
  * Every tool_use has its result before a run ends, so the API accepts what comes next.
  *
  * Builds on  06
- * Changes    PARENT_TOOLS, DEFAULT_TIMEOUT_MS, LoopOptions, TaskInput, agentLoop,
- *            runTools, onToolCall, runSubagent, session.run
+ * Changes    PARENT_TOOLS, DEFAULT_TIMEOUT_MS, RunOptions, TaskInput, agentLoop, runTool,
+ *            onToolCall, runSubagent, childSettings, repair, session.run
  * Run        npx tsx steps/07-stop.ts
  * Log        diff -r logs/recorded/06-tool-gate logs/07-stop
  */
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type Effort, loadProfiles } from './support/agents/profiles.ts'
-import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/tools/bash.ts'
+import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/resources'
+import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
+import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
+import { type Answer, openSession } from './support/session.ts'
+import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import { untilStopped } from './support/tools/stop.ts'
 import {
-  answerCalls,
+  attempt,
+  CUT_SHORT,
   checkInput,
-  namesOf,
+  noSuch,
   type Tool,
   type ToolInput,
-  textOf,
-  toolUses,
 } from './support/tools/tool.ts'
+import { noteOnCalls } from './support/tools/written.ts'
 
 const session = openSession(import.meta.filename)
 
@@ -40,53 +41,7 @@ const PROMPT =
   ' right password. Find out first how the login works, then change it, extend' +
   ' test.mjs, and run it.'
 
-const CHILD_TOOLS: Tool[] = [
-  {
-    name: 'bash',
-    description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,
-    input_schema: {
-      type: 'object',
-      properties: { command: { type: 'string' } },
-      required: ['command'],
-    },
-    run: bash,
-  },
-  {
-    name: 'read_file',
-    description: 'Read a text file, or its first lines up to limit.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
-      required: ['path'],
-    },
-    run: readFile,
-  },
-  {
-    name: 'write_file',
-    description: 'Write a text file; folders on its path are made.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, content: { type: 'string' } },
-      required: ['path', 'content'],
-    },
-    run: writeFile,
-  },
-  {
-    name: 'edit_file',
-    description:
-      'Replace old_text, which must occur exactly once in the file, by new_text.',
-    input_schema: {
-      type: 'object',
-      properties: {
-        path: { type: 'string' },
-        old_text: { type: 'string' },
-        new_text: { type: 'string' },
-      },
-      required: ['path', 'old_text', 'new_text'],
-    },
-    run: editFile,
-  },
-]
+const CHILD_TOOLS = [bash, readFile, writeFile, editFile]
 
 const AGENTS = loadProfiles(session, CHILD_TOOLS)
 
@@ -119,7 +74,7 @@ const AGENT_LIST = [...AGENTS.values()].map(
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by a subagent with task; change and test the code yourself.
 Agents for task:
-${AGENT_LIST.join('\n')}`
+${AGENT_LIST.join('\n') || 'none'}`
 
 const CHILD_SUFFIX = `
 
@@ -141,7 +96,7 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['task', 'prompt', /./],
 ]
 
-type LoopOptions = {
+type RunOptions = {
   prompt: string
   system: string
   tools: Tool[]
@@ -160,22 +115,17 @@ type TaskInput = {
   signal?: AbortSignal
 }
 
-type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns'; text: string }
-
-/** The one place where a history grows: what is pushed is a line of the lane's log. */
+/** The one place where a history grows: what is pushed is a line of the array's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
   messages.push(message)
   session.log(messages, message)
 }
 
-async function agentLoop(
-  messages: MessageParam[],
-  options: LoopOptions,
-): Promise<LoopEnd> {
+async function agentLoop(messages: MessageParam[], options: RunOptions): Promise<Answer> {
   const { prompt, system, tools, maxTurns, effort, signal } = options
+  // Each array has a log file, its lane: opened once, and found again by the array.
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
-  let text = ''
   for (let turn = 1; turn <= maxTurns; turn++) {
     signal.throwIfAborted()
     const request = {
@@ -187,28 +137,39 @@ async function agentLoop(
       messages,
     }
     const reply = await session.client.messages.create(request, { signal })
-    push(messages, { role: 'assistant', content: reply.content })
-    text = textOf(reply) || text
+    const { content, stop_reason: stopReason } = reply
+    // The API refuses a history with an empty message in it.
+    if (content.length > 0) push(messages, { role: 'assistant', content })
     // The blocks decide whether there is work to do, not the stop_reason.
-    if (toolUses(reply).length === 0) return { stopReason: reply.stop_reason, text }
+    if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     push(messages, { role: 'user', content: await runTools(reply, lane, options) })
   }
-  return { stopReason: 'max_turns', text }
+  return { stopReason: 'max_turns', text: '' }
 }
 
-/** Each tool_use gets its tool_result; throwing is how one says `is_error`. */
-function runTools(reply: Message, lane: string, { tools, workdir, signal }: LoopOptions) {
-  return answerCalls(reply, async (call) => {
-    signal.throwIfAborted()
-    const tool = tools.find(({ name }) => name === call.name)
-    if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
-    const input = checkInput(tool, call.input)
-    await onToolCall(tool.name, input, lane, signal)
-    signal.throwIfAborted()
-    const work = tool.run(input, { workdir, signal })
-    // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
-    return tool.name === 'task' ? work : untilStopped(work, signal)
-  })
+/** Each tool_use is answered by a tool_result with its id, all in one user message. */
+async function runTools(reply: Message, lane: string, options: RunOptions) {
+  const results = []
+  for (const call of toolUses(reply)) {
+    const run = () => runTool(call, lane, options)
+    const answer = isCut(reply) ? CUT_SHORT : await attempt(run)
+    results.push({ type: 'tool_result' as const, tool_use_id: call.id, ...answer })
+  }
+  return results
+}
+
+/** Throwing is how a tool says is_error. */
+async function runTool(call: ToolUseBlock, lane: string, options: RunOptions) {
+  const { tools, workdir, signal } = options
+  signal.throwIfAborted()
+  const tool = tools.find(({ name }) => name === call.name)
+  if (!tool) throw new Error(noSuch('tool', call.name, tools))
+  const input = checkInput(tool, call.input)
+  await onToolCall(tool.name, input, lane, signal)
+  signal.throwIfAborted()
+  const work = tool.run(input, { workdir, signal })
+  // A tool may ignore the signal. Not task: its child ends by it, and how must be known.
+  return tool.name === 'task' ? work : untilStopped(work, signal)
 }
 
 /** Comes before every call; throws the reason why it may not run. */
@@ -225,51 +186,79 @@ async function onToolCall(
   const question = `${lane}: ${name} ${JSON.stringify(input)}`
   if (fits || (await session.ask(question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
-  throw new Error(
-    `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,
-  )
+  const most = allowed.length > 0 ? `Of ${name} only ${allowed.join(', ')}` : `No ${name}`
+  throw new Error(`Refused, not run. ${most} may run.`)
 }
 
 async function runSubagent(input: TaskInput): Promise<string> {
   const { prompt, agent, workdir, signal } = input
-  const profile = AGENTS.get(agent ?? '')
-  if (agent && !profile) {
-    throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
-  }
-  const child = new AbortController()
-  const relay = () => child.abort(signal?.reason)
-  signal?.addEventListener('abort', relay)
-  if (signal?.aborted) relay()
-  const ms = input.timeoutMs ?? profile?.timeout ?? DEFAULT_TIMEOUT_MS
-  const timedOut = () => child.abort(new Error(`The subagent timed out after ${ms} ms.`))
-  const timer = ms && setTimeout(timedOut, ms)
+  const settings = childSettings(findProfile(agent), workdir)
   const subMessages: MessageParam[] = []
-  try {
-    const { stopReason, text } = await agentLoop(subMessages, {
-      prompt,
-      system:
-        SYSTEM + CHILD_SUFFIX + (profile ? `\n\n# Agent profile\n\n${profile.body}` : ''),
-      // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
-      tools: CHILD_TOOLS.filter(({ name }) => profile?.tools?.includes(name) ?? true),
-      maxTurns: MAX_TURNS,
-      workdir,
-      model: profile?.model,
-      effort: profile?.effort,
-      signal: child.signal,
+  const clock = new AbortController()
+  const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
+  const timedOut = () => clock.abort(new Error(`The subagent timed out after ${ms} ms.`))
+  const timer = ms && setTimeout(timedOut, ms)
+  const stop = AbortSignal.any([clock.signal, ...(signal ? [signal] : [])])
+  const { stopReason, text } = await agentLoop(subMessages, {
+    ...settings,
+    prompt,
+    signal: stop,
+  })
+    .catch((error) => {
+      throw stop.reason ?? error
     })
-    if (stopReason === 'end_turn') return text
-    // An error, so that the parent does not take it for a summary.
-    const why =
-      stopReason === 'max_turns' ? `after ${MAX_TURNS} turns` : `by ${stopReason}`
-    throw new Error(
-      `The subagent was stopped ${why}, not done. Last words: ${text || 'none'}`,
-    )
-  } catch (error) {
-    throw child.signal.aborted ? child.signal.reason : error
-  } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', relay)
+    .finally(() => {
+      clearTimeout(timer)
+      repair(subMessages)
+    })
+  // A report is the text of the last reply, nothing said before. All else is an error, so
+  // that the parent does not take it for one.
+  const isReport = stopReason === 'end_turn' && text.trim() !== ''
+  if (isReport) return text + noteOnCalls(text, CHILD_TOOLS)
+  const empty = stopReason === 'end_turn' && 'its last reply was empty'
+  const capped = stopReason === 'max_turns' && `stopped after ${MAX_TURNS} turns`
+  throw new Error(
+    `No report: ${empty || capped || `ended by ${stopReason}`}.` +
+      ` Its last words: ${lastText(subMessages) || 'none'}`,
+  )
+}
+
+function findProfile(agent?: string): Profile | undefined {
+  const profile = AGENTS.get(agent ?? '')
+  if (!agent || profile) return profile
+  throw new Error(noSuch('agent', agent, AGENTS.values()))
+}
+
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
+function childSettings(profile: Profile | undefined, workdir: string) {
+  const { body, tools } = profile ?? {}
+  return {
+    system: SYSTEM + CHILD_SUFFIX + (body ? `\n\n# Agent profile\n\n${body}` : ''),
+    // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
+    tools: CHILD_TOOLS.filter(({ name }) => tools?.includes(name) ?? true),
+    maxTurns: MAX_TURNS,
+    workdir,
+    agent: profile?.name,
+    model: profile?.model,
+    effort: profile?.effort,
+    timeout: profile?.timeout,
   }
+}
+
+/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+function repair(messages: MessageParam[]): MessageParam | undefined {
+  const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
+  const blocks = role === 'assistant' && Array.isArray(content) ? content : []
+  const open = blocks.filter((block) => block.type === 'tool_use')
+  if (open.length === 0) return undefined
+  const results = open.map(({ id }) => ({
+    type: 'tool_result' as const,
+    tool_use_id: id,
+    content: 'Unknown: the run ended before this call was answered.',
+    is_error: true,
+  }))
+  push(messages, { role: 'user', content: results })
+  return messages.at(-1)
 }
 
 const parentHistory: MessageParam[] = []
@@ -282,5 +271,5 @@ await session.run(PROMPT, (prompt) =>
     maxTurns: Number.POSITIVE_INFINITY,
     workdir: session.workdir,
     signal: session.stopSignal(),
-  }),
+  }).finally(() => repair(parentHistory)),
 )

@@ -1,17 +1,16 @@
 /**
- * 10 · Parallel: several children at once, each in its own worktree if asked.
+ * 10 · Parallel: the tasks of one reply run at once, at most four, each in its own lane.
  *
  *   parentHistory                          sub-1            sub-2
  *     assistant  task 1, task 2     ──▶      user  prompt 1   user  prompt 2
  *                                            …  at the same time  …
  *     user       result 1, result 2 ◀──      its report       its report
  *
- * `worktree: true`: a worktree and branch of its own, removed if the child left no trace.
+ * A task waits for the other tools' calls before it, another tool for all calls before it;
+ * results stand in the order of the calls, whoever is done first.
  *
  * Builds on  09
- * Changes    PARENT_TOOLS, SYSTEM, RULES, AT_ONCE, RUNNING, TaskInput, ChildSettings,
- *            Outcome, runTools, runSubagent, placeOf, runChild, taskResult,
- *            childSettings, tellOfWorktrees
+ * Changes    SYSTEM, AT_ONCE, RUNNING, ChildSettings, runTools, runSubagent
  * Run        npx tsx steps/10-parallel.ts
  * Log        diff -r logs/recorded/09-resume logs/10-parallel
  */
@@ -19,30 +18,27 @@ import { isDeepStrictEqual } from 'node:util'
 import type {
   Message,
   MessageParam,
+  ToolResultBlockParam,
   ToolUseBlock,
-} from '@anthropic-ai/sdk/resources/messages'
+} from '@anthropic-ai/sdk/resources'
 import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
-import {
-  closeWorktree,
-  findWorktree,
-  openWorktree,
-  tellOfWorktrees,
-} from './support/agents/worktree.ts'
+import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
 import type { LaneSettings } from './support/run/lanes.ts'
-import { openSession } from './support/session.ts'
-import { bash, SHELL } from './support/tools/bash.ts'
+import { type Answer, openSession } from './support/session.ts'
+import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import { atMost } from './support/tools/parallel.ts'
 import { untilStopped } from './support/tools/stop.ts'
 import {
-  answerCall,
+  attempt,
+  CUT_SHORT,
   checkInput,
   headAndTail,
-  namesOf,
+  noSuch,
   type Tool,
   type ToolInput,
-  toolUses,
 } from './support/tools/tool.ts'
+import { noteOnCalls } from './support/tools/written.ts'
 
 const session = openSession(import.meta.filename)
 
@@ -51,53 +47,7 @@ const PROMPT =
   ' right password. Find out first how the login works, then change it, extend' +
   ' test.mjs, and run it.'
 
-const CHILD_TOOLS: Tool[] = [
-  {
-    name: 'bash',
-    description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,
-    input_schema: {
-      type: 'object',
-      properties: { command: { type: 'string' } },
-      required: ['command'],
-    },
-    run: bash,
-  },
-  {
-    name: 'read_file',
-    description: 'Read a text file, or its first lines up to limit.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
-      required: ['path'],
-    },
-    run: readFile,
-  },
-  {
-    name: 'write_file',
-    description: 'Write a text file; folders on its path are made.',
-    input_schema: {
-      type: 'object',
-      properties: { path: { type: 'string' }, content: { type: 'string' } },
-      required: ['path', 'content'],
-    },
-    run: writeFile,
-  },
-  {
-    name: 'edit_file',
-    description:
-      'Replace old_text, which must occur exactly once in the file, by new_text.',
-    input_schema: {
-      type: 'object',
-      properties: {
-        path: { type: 'string' },
-        old_text: { type: 'string' },
-        new_text: { type: 'string' },
-      },
-      required: ['path', 'old_text', 'new_text'],
-    },
-    run: editFile,
-  },
-]
+const CHILD_TOOLS = [bash, readFile, writeFile, editFile]
 
 const AGENTS = loadProfiles(session, CHILD_TOOLS)
 
@@ -106,8 +56,8 @@ const PARENT_TOOLS: Tool[] = [
   {
     name: 'task',
     description:
-      'Give a piece of work to a subagent. It works beside you or in a worktree, but' +
-      ' knows only what prompt says; only its last text comes back.',
+      'Give a piece of work to a subagent. It works in the same directory, but knows' +
+      ' only what prompt says, and only its last text comes back.',
     input_schema: {
       type: 'object',
       properties: {
@@ -116,13 +66,12 @@ const PARENT_TOOLS: Tool[] = [
         agent: { type: 'string' },
         timeoutMs: { type: 'integer', minimum: 1000, maximum: 2 ** 31 - 1 },
         resume: { type: 'string' },
-        worktree: { type: 'boolean' },
       },
       required: ['prompt'],
     },
     async run(input, { workdir, signal }) {
-      const { prompt, agent, timeoutMs, resume, worktree } = input
-      const task = { prompt, agent, timeoutMs, resume, worktree, workdir, signal }
+      const { prompt, agent, timeoutMs, resume } = input
+      const task = { prompt, agent, timeoutMs, resume, workdir, signal }
       const outcome = await runSubagent(task)
       if (outcome.status === 'completed') return taskResult(outcome)
       throw new Error(taskResult(outcome))
@@ -136,9 +85,9 @@ const AGENT_LIST = [...AGENTS.values()].map(
 
 const SYSTEM = `You are a coding agent in ${session.workdir}.
 Have investigations done by subagents with task, several at once if they do not depend on
-each other. Whoever changes files beside others gets a worktree; you merge and test.
+each other; change and test the code yourself.
 Agents for task:
-${AGENT_LIST.join('\n')}`
+${AGENT_LIST.join('\n') || 'none'}`
 
 const CHILD_SUFFIX = `
 
@@ -157,8 +106,6 @@ const RULES: [tool: string, field: string, allowed: RegExp][] = [
   ['write_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['edit_file', 'path', /^[\w/-]+\.(mjs|md)$/],
   ['bash', 'command', /^node \w[\w/-]*\.mjs$/],
-  ['bash', 'command', /^git (-C ("[^"$`]+"|[\w./-]+) )?(add -A|commit -q -m "[\w ]+")$/],
-  ['bash', 'command', /^git (merge -q|diff|checkout -q --) [\w./-]+$/],
   ['task', 'prompt', /./],
 ]
 
@@ -177,7 +124,7 @@ const FILES_CHANGED = '(Files may have changed: read again what you rely on.)'
 /** What line 1 of a lane must still say if the lane is to go on. */
 const FIXED = ['agent', 'model', 'system', 'tools', 'workdir'] as const
 
-type LoopOptions = {
+type RunOptions = {
   prompt: string
   system: string
   tools: Tool[]
@@ -185,7 +132,6 @@ type LoopOptions = {
   workdir: string
   model?: string
   effort?: Effort
-  agent?: string
   signal: AbortSignal
 }
 
@@ -194,44 +140,35 @@ type TaskInput = {
   agent?: string
   timeoutMs?: number
   resume?: string
-  worktree?: boolean
   workdir: string
   signal?: AbortSignal
 }
 
-type ChildSettings = ReturnType<typeof childSettings> & {
-  lane: string
-  worktree?: string
-}
+type ChildSettings = ReturnType<typeof childSettings> & { lane: string }
 
-type LoopEnd = { stopReason: Message['stop_reason'] | 'max_turns' }
-
-/** How a child can end. */
+/** How a child can end; `text` is what its last reply said. */
 type Ending =
-  | { status: 'completed' | 'capped' | 'aborted' }
+  | { status: 'completed' | 'capped'; text: string }
   | { status: 'timed_out'; ms: number }
+  | { status: 'aborted' }
   | { status: 'crashed'; reason: string }
 
-/** `text` is the child's report if it completed, else its last words. */
 type Outcome = Ending & {
   lane: string
-  worktree?: { kept: boolean; told: string }
-  text: string
+  lastWords: string
   turns: number
   tokens: { input: number; output: number }
 }
 
-/** The one place where a history grows: what is pushed is a line of the lane's log. */
+/** The one place where a history grows: what is pushed is a line of the array's log. */
 function push(messages: MessageParam[], message: MessageParam): void {
   messages.push(message)
   session.log(messages, message)
 }
 
-async function agentLoop(
-  messages: MessageParam[],
-  options: LoopOptions,
-): Promise<LoopEnd> {
+async function agentLoop(messages: MessageParam[], options: RunOptions): Promise<Answer> {
   const { prompt, system, tools, maxTurns, effort, signal } = options
+  // Each array has a log file, its lane: opened once, and found again by the array.
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
   for (let turn = 1; ; turn++) {
@@ -247,39 +184,49 @@ async function agentLoop(
       messages,
     }
     const reply = await session.client.messages.create(request, { signal })
-    push(messages, { role: 'assistant', content: reply.content })
-    if (isLast) repair(messages)
-    if (isLast) return { stopReason: 'max_turns' }
+    const { content, stop_reason: stopReason } = reply
+    // The API refuses a history with an empty message in it.
+    if (content.length > 0) push(messages, { role: 'assistant', content })
+    if (isLast) return { stopReason: 'max_turns', text: textOf(reply) }
     // The blocks decide whether there is work to do, not the stop_reason.
-    if (toolUses(reply).length === 0) return { stopReason: reply.stop_reason }
+    if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     const results = await runTools(reply, lane, options)
     const note = turn === maxTurns ? [{ type: 'text' as const, text: LAST_CALL }] : []
     push(messages, { role: 'user', content: [...results, ...note] })
   }
 }
 
-/** Tasks run beside each other, other tools in turn; results in the calls' order. */
-function runTools(reply: Message, lane: string, { tools, workdir, signal }: LoopOptions) {
-  const run = async (call: ToolUseBlock) => {
-    signal.throwIfAborted()
-    const tool = tools.find(({ name }) => name === call.name)
-    if (!tool) throw new Error(`No tool ${call.name}, only ${namesOf(tools)}.`)
-    const input = checkInput(tool, call.input)
-    await onToolCall(tool.name, input, lane, signal)
-    signal.throwIfAborted()
-    const work = tool.run(input, { workdir, signal })
-    // A leaf may ignore the signal; a child ends by it, and its outcome is needed.
-    return tool.name === 'task' ? work : untilStopped(work, signal)
+/** Each tool_use is answered by a tool_result with its id, all in one user message. */
+async function runTools(reply: Message, lane: string, options: RunOptions) {
+  const results: Promise<ToolResultBlockParam>[] = []
+  let others: Promise<unknown> = Promise.resolve() // the last call that is no task
+  for (const call of toolUses(reply)) {
+    const run = async () => {
+      const work = () => runTool(call, lane, options)
+      const answer = isCut(reply) ? CUT_SHORT : await attempt(work)
+      return { type: 'tool_result' as const, tool_use_id: call.id, ...answer }
+    }
+    const isTask = call.name === 'task'
+    const before = isTask ? others : Promise.all(results)
+    const result = before.then(() => (isTask ? AT_ONCE(run) : run()))
+    if (!isTask) others = result
+    results.push(result)
   }
-  let before: Promise<unknown> = Promise.resolve()
-  const results = toolUses(reply).map((call) => {
-    const answer = () => answerCall(reply, call, run)
-    if (call.name === 'task') return AT_ONCE(answer)
-    const result = before.then(answer)
-    before = result
-    return result
-  })
-  return Promise.all(results) // answerCall never rejects: no failure takes another along
+  return Promise.all(results) // attempt never rejects: no failure takes another along
+}
+
+/** Throwing is how a tool says is_error. */
+async function runTool(call: ToolUseBlock, lane: string, options: RunOptions) {
+  const { tools, workdir, signal } = options
+  signal.throwIfAborted()
+  const tool = tools.find(({ name }) => name === call.name)
+  if (!tool) throw new Error(noSuch('tool', call.name, tools))
+  const input = checkInput(tool, call.input)
+  await onToolCall(tool.name, input, lane, signal)
+  signal.throwIfAborted()
+  const work = tool.run(input, { workdir, signal })
+  // A tool may ignore the signal. Not task: its child ends by it, and how must be known.
+  return tool.name === 'task' ? work : untilStopped(work, signal)
 }
 
 /** Comes before every call; throws the reason why it may not run. */
@@ -296,132 +243,82 @@ async function onToolCall(
   const question = `${lane}: ${name} ${JSON.stringify(input)}`
   if (fits || (await session.ask(question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
-  throw new Error(
-    `Refused, not run. Of ${name} only ${allowed.join(', ') || 'nothing'} may run.`,
-  )
+  const most = allowed.length > 0 ? `Of ${name} only ${allowed.join(', ')}` : `No ${name}`
+  throw new Error(`Refused, not run. ${most} may run.`)
 }
 
 async function runSubagent(input: TaskInput): Promise<Outcome> {
-  const { resume, agent, worktree, workdir } = input
+  const { agent, resume, workdir } = input
   if (resume && agent)
     throw new Error('A resumed child keeps its agent: leave agent out.')
-  if (resume && worktree) throw new Error('A resumed child keeps its place: no worktree.')
-  // Before anything is made: an unknown agent starts nothing.
-  const profile = findProfile(resume ? session.readLane(resume).header.agent : agent)
-  const lane = resume || session.nextLane()
+  const profile = findProfile(resume ? session.lanes.read(resume).header.agent : agent)
+  const lane = resume || session.lanes.nextChild()
   if (RUNNING.has(lane)) throw new Error(`${lane} is still at work: wait for its result.`)
   RUNNING.add(lane)
-  try {
-    const tree = await placeOf(lane, input)
-    const settings = childSettings(profile, tree?.path ?? workdir)
-    const outcome = await runChild({ ...settings, lane, worktree: tree?.branch }, input)
-    return tree ? { ...outcome, worktree: await closeWorktree(workdir, tree) } : outcome
-  } finally {
-    RUNNING.delete(lane)
-  }
-}
-
-/** The child's own worktree, new or the one it had; undefined if it has none. */
-function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
-  if (!resume) return worktree ? openWorktree(workdir, lane) : undefined
-  const branch = session.readLane(resume).header.worktree
-  return branch ? findWorktree(workdir, branch, lane) : undefined
+  const settings = { ...childSettings(profile, workdir), lane }
+  return runChild(settings, input).finally(() => RUNNING.delete(lane))
 }
 
 async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outcome> {
-  const { prompt, resume, signal } = input
+  const { resume, signal } = input
+  const prompt = resume ? `${input.prompt}\n\n${FILES_CHANGED}` : input.prompt
   const subMessages: MessageParam[] = []
   if (resume) readBack(subMessages, resume, settings)
-  session.openLane(subMessages, settings)
+  const lane = session.openLane(subMessages, settings)
   const start = subMessages.length
-  const child = new AbortController()
-  const relay = () => child.abort(signal?.reason)
-  signal?.addEventListener('abort', relay)
-  if (signal?.aborted) relay()
+  const clock = new AbortController()
   const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
-  const timer = ms && setTimeout(() => child.abort(new Error('timed out')), ms)
-  const end = (ending: Ending): Outcome => {
-    const own = subMessages.slice(start)
-    const turns = own.filter(({ role }) => role === 'assistant').length
-    session.event(subMessages, 'outcome', { ...ending, turns })
-    return {
-      ...ending,
-      lane: settings.lane,
-      text: lastText(own),
-      turns,
-      tokens: session.usage(subMessages),
-    }
-  }
-  try {
-    const { stopReason } = await agentLoop(subMessages, {
-      ...settings,
-      prompt: resume ? `${prompt}\n\n${FILES_CHANGED}` : prompt,
-      signal: child.signal,
+  const timer = ms && setTimeout(() => clock.abort(), ms)
+  const stop = AbortSignal.any([clock.signal, ...(signal ? [signal] : [])])
+  const ending = await agentLoop(subMessages, { ...settings, prompt, signal: stop })
+    .then(endingOf)
+    .catch((error): Ending => {
+      if (signal?.aborted) return { status: 'aborted' }
+      if (stop.aborted) return { status: 'timed_out', ms: Number(ms) }
+      return { status: 'crashed', reason: session.explain(error) }
     })
-    if (stopReason === 'end_turn') return end({ status: 'completed' })
-    if (stopReason === 'max_turns') return end({ status: 'capped' })
-    return end({ status: 'crashed', reason: `its report was cut by ${stopReason}` })
-  } catch (error) {
-    repair(subMessages)
-    if (signal?.aborted) return end({ status: 'aborted' })
-    if (child.signal.aborted) return end({ status: 'timed_out', ms: Number(ms) })
-    return end({ status: 'crashed', reason: session.explain(error) })
-  } finally {
-    clearTimeout(timer)
-    signal?.removeEventListener('abort', relay)
-  }
-}
-
-function findProfile(agent?: string): Profile | undefined {
-  const profile = AGENTS.get(agent ?? '')
-  if (!agent || profile) return profile
-  throw new Error(`No agent ${agent}, only ${[...AGENTS.keys()].join(', ') || 'none'}.`)
-}
-
-/** What a child runs with: its parent's prompt and tools, changed by its profile. */
-function childSettings(profile: Profile | undefined, workdir: string) {
-  const { body, tools, model, effort, timeout } = profile ?? {}
+    .finally(() => {
+      clearTimeout(timer)
+      repair(subMessages)
+    })
+  const own = subMessages.slice(start)
+  const turns = own.filter(({ role }) => role === 'assistant').length
+  const { text, ...how } = { text: '', ...ending }
+  session.lanes.event(subMessages, 'outcome', { ...how, turns })
   return {
-    system:
-      SYSTEM.replace(session.workdir, () => workdir) +
-      CHILD_SUFFIX +
-      (body ? `\n\n# Agent profile\n\n${body}` : ''),
-    // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
-    tools: CHILD_TOOLS.filter(({ name }) => tools?.includes(name) ?? true),
-    maxTurns: MAX_TURNS,
-    workdir,
-    model,
-    effort,
-    timeout,
-    agent: profile?.name,
+    ...ending,
+    lane,
+    lastWords: lastText(own),
+    turns,
+    tokens: session.lanes.usage(subMessages),
   }
 }
 
-/** Fills an empty array from its lane's file, if it would run as it did. */
-function readBack(messages: MessageParam[], lane: string, settings: LaneSettings): void {
-  const file = session.readLane(lane, settings.workdir)
-  const now = session.header(lane, settings)
-  const differs = FIXED.filter((key) => !isDeepStrictEqual(file.header[key], now[key]))
-  if (differs.length > 0) {
-    throw new Error(`${lane} ran with another ${differs.join(', ')}: it cannot go on.`)
-  }
-  session.reopenLane(messages, file)
-  repair(messages)
+/** Only the text of a last reply is a report: an empty one, or a cut one, is none. */
+function endingOf({ stopReason, text }: Answer): Ending {
+  if (stopReason === 'max_turns') return { status: 'capped', text }
+  if (stopReason === 'refusal') return { status: 'crashed', reason: 'the model refused' }
+  if (stopReason !== 'end_turn')
+    return { status: 'crashed', reason: `cut by ${stopReason}` }
+  if (text.trim() === '') return { status: 'crashed', reason: 'its last reply was empty' }
+  return { status: 'completed', text }
 }
 
 /** What the parent reads: how it ended, the text as what it is, what can be done next. */
 function taskResult(outcome: Outcome): string {
-  const { lane, status, text, turns, tokens, worktree } = outcome
+  const { lane, status, lastWords, turns, tokens } = outcome
   const [how, next] = describe(outcome)
-  const cost = tokens.input > 0 ? `, ${tokens.input} tokens in, ${tokens.output} out` : ''
-  const label = status === 'completed' ? 'Its report' : 'Its last words, no report'
-  const words = text ? `${label}:\n${headAndTail(text, MAX_REPORT)}` : 'No other words.'
-  const spent = `${turns} ${turns === 1 ? 'turn' : 'turns'}${cost}`
-  const isGone = worktree && !worktree.kept
-  const more = isGone ? '' : ` To go on with this child: resume "${lane}".`
-  return [`${how} (${spent})`, words, worktree?.told, next + more]
-    .filter(Boolean)
-    .join('\n\n')
+  const count = status !== 'capped' && `${turns} ${turns === 1 ? 'turn' : 'turns'}`
+  const cost = tokens.input > 0 && `${tokens.input} tokens in, ${tokens.output} out`
+  const spent = [count, cost].filter(Boolean).join(', ')
+  const said = 'text' in outcome && outcome.text.trim() !== ''
+  const asked = status === 'completed' ? 'Its report' : 'Its closing answer, as asked'
+  const label = said ? asked : 'Its last words, no report'
+  const text = headAndTail(said ? outcome.text : lastWords, MAX_REPORT)
+  const words = text ? `${label}:\n${text}` : 'No other words.'
+  const note = said ? noteOnCalls(text, CHILD_TOOLS) : ''
+  const more = `To go on with this child: resume "${lane}".`
+  return [spent ? `${how} (${spent})` : how, words + note, `${next} ${more}`].join('\n\n')
 }
 
 function describe(outcome: Outcome): [how: string, next: string] {
@@ -448,16 +345,41 @@ function describe(outcome: Outcome): [how: string, next: string] {
   }
 }
 
-/** The last words of an assistant, joined from all text blocks of one reply. */
-function lastText(messages: MessageParam[]): string {
-  const texts = messages.map(({ role, content }) => {
-    if (role !== 'assistant' || typeof content === 'string') return ''
-    return content.map((block) => (block.type === 'text' ? block.text : '')).join('')
-  })
-  return texts.findLast((text) => text.trim() !== '') ?? ''
+function findProfile(agent?: string): Profile | undefined {
+  const profile = AGENTS.get(agent ?? '')
+  if (!agent || profile) return profile
+  throw new Error(noSuch('agent', agent, AGENTS.values()))
 }
 
-/** After a failed run: answers every open call, so that the API takes the history. */
+/** What a child runs with: its parent's prompt and tools, changed by its profile. */
+function childSettings(profile: Profile | undefined, workdir: string) {
+  const { body, tools } = profile ?? {}
+  return {
+    system: SYSTEM + CHILD_SUFFIX + (body ? `\n\n# Agent profile\n\n${body}` : ''),
+    // A profile narrows: whatever it names, there is no more than CHILD_TOOLS to have.
+    tools: CHILD_TOOLS.filter(({ name }) => tools?.includes(name) ?? true),
+    maxTurns: MAX_TURNS,
+    workdir,
+    agent: profile?.name,
+    model: profile?.model,
+    effort: profile?.effort,
+    timeout: profile?.timeout,
+  }
+}
+
+/** Fills an empty array from its lane's file, if it would run as it did. */
+function readBack(messages: MessageParam[], lane: string, settings: LaneSettings): void {
+  const file = session.lanes.read(lane, settings.workdir)
+  const now = session.lanes.header(lane, settings)
+  const differs = FIXED.filter((key) => !isDeepStrictEqual(file.header[key], now[key]))
+  if (differs.length > 0) {
+    throw new Error(`${lane} ran with another ${differs.join(', ')}: it cannot go on.`)
+  }
+  session.lanes.reopen(messages, file)
+  repair(messages)
+}
+
+/** After a run, however it ended: every open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []
@@ -486,15 +408,10 @@ session.orExit(() => {
   if (session.continued) readBack(parentHistory, 'parent', PARENT)
 })
 
-await tellOfWorktrees(session)
-
-await session.run(PROMPT, async (prompt) => {
-  try {
-    const signal = session.stopSignal()
-    const { stopReason } = await agentLoop(parentHistory, { ...PARENT, prompt, signal })
-    return { stopReason, text: lastText(parentHistory) }
-  } catch (error) {
-    repair(parentHistory)
-    throw error
-  }
-})
+await session.run(PROMPT, (prompt) =>
+  agentLoop(parentHistory, {
+    ...PARENT,
+    prompt,
+    signal: session.stopSignal(),
+  }).finally(() => repair(parentHistory)),
+)

@@ -1,11 +1,13 @@
 /** The API's rules, the tidying of replies, and the server that other tests rely on. */
+
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
+import { ReplyError } from '../steps/support/base/errors.ts'
 import { requestError } from '../steps/support/base/protocol.ts'
-import { ReplyError, tidyReply } from '../steps/support/model/reply.ts'
+import { tidyReply } from '../steps/support/model/reply.ts'
 import {
   type Answer,
   calls,

@@ -2,18 +2,17 @@
 import { basename, dirname } from 'node:path'
 import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
-import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import type { LaneFile } from './base/lane-file.ts'
-import { createClient, explain } from './model/client.ts'
+import type { Message, MessageParam } from '@anthropic-ai/sdk/resources'
+import { explain, RunError, show } from './base/errors.ts'
+import type { Lane } from './base/lane-file.ts'
+import { createClient } from './model/client.ts'
 import { promptsOf, replay } from './model/replay.ts'
 import { openPlace, type Place } from './run/folders.ts'
 import { type LaneSettings, Lanes } from './run/lanes.ts'
-import type { Lane, LaneHeader } from './run/log.ts'
 import { introduce, shorten, summarize } from './run/report.ts'
-import { readBack } from './run/resume.ts'
 import { readSettings, type Settings } from './run/settings.ts'
 import { confirm, readPrompts } from './terminal/prompts.ts'
-import { complain, print, RunError, waitFor } from './terminal/screen.ts'
+import { complain, print, waitFor } from './terminal/screen.ts'
 import { stopAll } from './tools/bash.ts'
 
 /**
@@ -32,6 +31,22 @@ export function openSession(filename: string): Session {
   }
 }
 
+/** What a step's loop comes to: why it ended, and the text of the last reply. */
+export type Answer = {
+  /** The API's own word, or `max_turns` where the loop itself had enough. */
+  stopReason: Message['stop_reason'] | 'max_turns'
+  text: string
+}
+
+type Answering = (prompt: string) => Promise<Answer>
+
+function checked(answer: Answer): Answer {
+  if (answer && 'stopReason' in answer && typeof answer.text === 'string') return answer
+  throw new RunError(
+    `session.run wants the step's loop to return { stopReason, text }, not ${show(answer)}.`,
+  )
+}
+
 export class Session {
   readonly client: Anthropic
   readonly model: string
@@ -41,11 +56,14 @@ export class Session {
   readonly live: boolean
   /** Whether the last live run goes on (--continue). */
   readonly continued: boolean
+  /** Whether the working directory was made by this run. */
+  readonly isNew: boolean
+  /** What is written of the run, array by array. */
+  readonly lanes: Lanes
 
   readonly #step: string
   readonly #settings: Settings
   readonly #place: Place
-  readonly #lanes: Lanes
   #asked = Promise.resolve(false)
   #requests = 0
   #stop?: AbortController
@@ -63,25 +81,26 @@ export class Session {
     this.workdir = workdir
     this.live = live !== undefined
     this.continued = settings.continued
+    this.isNew = place.isNew
     this.model = live?.model ?? String(first?.model)
     const mode = live ? ('live' as const) : ('offline' as const)
     const common = { step, mode, model: this.model, note: first?.note }
-    this.#lanes = new Lanes(common, broken ? undefined : logs, (error) => {
+    this.lanes = new Lanes(common, logs, broken === undefined, (error) => {
       this.#unlogged ??= error
     })
     const offline = replay({
       folder: shorten(recording?.folder ?? ''),
       lanes: recording?.lanes ?? [],
       workdir,
-      clean: (value) => this.#lanes.clean(value),
+      clean: (value) => this.lanes.clean(value),
       tell: (line) => print(line, 'yellow'),
     })
     this.client = createClient(live ?? offline, {
-      laneOf: ({ messages }) => this.#lanes.laneOf(messages),
+      laneOf: ({ messages }) => this.lanes.laneOf(messages),
       asking: (lane) => this.#asking(lane),
       answered: (lane, reply) => {
         waitFor('')
-        this.#lanes.answered(lane, reply)
+        this.lanes.answered(lane, reply)
       },
     })
     process.on('SIGINT', () => this.#interrupt())
@@ -93,28 +112,7 @@ export class Session {
    * come `sub-1`, `sub-2`, … Returns the lane's name.
    */
   openLane(messages: MessageParam[], settings: LaneSettings): string {
-    return this.#lanes.open(messages, settings)
-  }
-
-  /** Takes the next child's name, before anything of the child is there. */
-  nextLane(): string {
-    return this.#lanes.nextChild()
-  }
-
-  /** Line 1 of a lane with these settings, as its file holds it. */
-  header(lane: string, settings: LaneSettings): LaneHeader {
-    return this.#lanes.clean(this.#lanes.header(lane, settings))
-  }
-
-  /** Reads a lane of this run back; throws when there is none, or its file is broken. */
-  readLane(lane: string, workdir = this.workdir): LaneFile {
-    const begun = this.#lanes.all().length > 0
-    return readBack(this.#place.logs, lane, workdir, begun)
-  }
-
-  /** Fills an empty array with a lane that was read back; its file goes on. */
-  reopenLane(messages: MessageParam[], file: LaneFile): void {
-    this.#lanes.reopen(messages, file)
+    return this.lanes.open(messages, settings)
   }
 
   /** Does what a run cannot begin without; if it fails, says why and ends the program. */
@@ -129,12 +127,7 @@ export class Session {
 
   /** Writes a message, just pushed, into the log of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
-    this.#lanes.log(messages, message)
-  }
-
-  /** Writes a line that is no message into the log of an array, such as an outcome. */
-  event(messages: MessageParam[], event: string, fields: object): void {
-    this.#lanes.event(messages, event, fields)
+    this.lanes.log(messages, message)
   }
 
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
@@ -150,15 +143,9 @@ export class Session {
     return this.#stop.signal
   }
 
-  /** Tokens in and out of an array's requests so far, as an API gave them; else 0. */
-  usage(messages: MessageParam[]): { input: number; output: number } {
-    const { input = 0, output = 0 } = this.#lanes.sumsOf(messages) ?? {}
-    return { input, output }
-  }
-
   /** What went wrong with a request, for a model: where it went is not its business. */
   explain(error: unknown): string {
-    return explain(error, undefined) ?? String((error as Error)?.message ?? error)
+    return explain(error) ?? String((error as Error)?.message ?? error)
   }
 
   /** Shows the reader a text, as it stands. */
@@ -171,10 +158,7 @@ export class Session {
    * not end the session. At the end says what each lane holds and where the log is, and
    * the program ends.
    */
-  async run(
-    ownPrompt: string,
-    answer: (prompt: string) => Promise<{ stopReason: string | null; text: string }>,
-  ): Promise<void> {
+  async run(ownPrompt: string, answer: Answering): Promise<void> {
     const { replay, words } = this.#settings
     const { recording } = this.#place
     const own = replay && recording ? promptsOf(recording.lanes[0]) : [ownPrompt]
@@ -187,7 +171,7 @@ export class Session {
         this.#settings,
       )) {
         print(isTyped ? '' : `\n${prompt}\n`)
-        await this.#answer(() => answer(prompt))
+        await this.#answer(prompt, answer)
         if (process.exitCode === 130) break
       }
     } catch (error) {
@@ -196,16 +180,18 @@ export class Session {
     stopAll()
     // A tool that was given up may still hold the process.
     setTimeout(() => process.exit(), 500).unref()
-    summarize(this.#lanes.all(), this.live, this.#place.logs, this.#unlogged)
+    summarize(this.lanes.all(), this.live, this.#place.logs, this.#unlogged)
   }
 
-  async #answer(answer: () => Promise<{ stopReason: string | null; text: string }>) {
+  async #answer(prompt: string, answer: Answering) {
     this.#requests = 0
     try {
-      const { text, stopReason } = await answer()
+      const { text, stopReason } = checked(await answer(prompt))
       print(`\n${text}\n`)
-      if (stopReason !== 'end_turn')
+      if (stopReason !== 'end_turn') {
         throw new RunError(`The answer ended early: ${stopReason}.`)
+      }
+      if (text.trim() === '') throw new RunError("The model's last reply was empty.")
     } catch (error) {
       this.#failed(error)
     } finally {

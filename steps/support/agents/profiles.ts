@@ -2,7 +2,6 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import type { Session } from '../session.ts'
 import { complain } from '../terminal/screen.ts'
 import type { Tool } from '../tools/tool.ts'
 
@@ -32,11 +31,14 @@ const KEYS = ['name', 'description', 'tools', 'model', 'effort', 'timeout']
  *
  * @param tools the tools that a profile may name
  */
-export function loadProfiles(session: Session, tools: Tool[]): Map<string, Profile> {
+export function loadProfiles(
+  { live, workdir }: { live: boolean; workdir: string },
+  tools: Tool[],
+): Map<string, Profile> {
   const toolNames = tools.map(({ name }) => name)
   const bundled = join(import.meta.dirname, '../../agents')
-  const user = session.live ? [join(homedir(), '.agents')] : []
-  const folders = [bundled, ...user, join(session.workdir, '.agents')]
+  const user = live ? [join(homedir(), '.agents')] : []
+  const folders = [bundled, ...user, join(workdir, '.agents')]
   const profiles = new Map<string, Profile>()
   for (const folder of folders) {
     for (const [name, profile] of loadFolder(folder, toolNames))

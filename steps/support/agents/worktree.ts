@@ -3,7 +3,6 @@ import { execFile, execFileSync } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { promisify } from 'node:util'
-import type { Session } from '../session.ts'
 
 export type Worktree = { path: string; branch: string }
 
@@ -101,14 +100,8 @@ export async function findWorktree(
   return { path: own.path, branch }
 }
 
-/** Names the worktrees that earlier runs have left, killed ones too. */
-export async function tellOfWorktrees(session: Session): Promise<void> {
-  for (const { path, branch } of await listWorktrees(session.workdir)) {
-    session.print(`A worktree is left from an earlier run: ${path}, branch ${branch}`)
-  }
-}
-
-async function listWorktrees(workdir: string): Promise<Worktree[]> {
+/** The worktrees beside the working directory that earlier runs left, killed ones too. */
+export async function listWorktrees(workdir: string): Promise<Worktree[]> {
   const list = await git(workdir, 'worktree', 'list', '--porcelain').catch(() => '')
   const trees = list.split('\n\n').map((entry) => ({
     path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',

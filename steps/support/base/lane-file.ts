@@ -2,10 +2,42 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
 import type {
+  Message,
   MessageParam,
   ToolUseBlockParam,
   Usage,
 } from '@anthropic-ai/sdk/resources/messages'
+
+/** Line 1 of a lane's file: what the lane ran with. */
+export type LaneHeader = {
+  step: string
+  lane: string
+  mode: 'live' | 'offline'
+  model: string
+  note?: string
+  /** The profile's name, from step 09 on. */
+  agent?: string
+  /** The branch of the child's own worktree. */
+  worktree?: string
+  /** Live: tells one working directory from another, without its path. */
+  workdir?: string
+  system: string
+  tools: { name: string; description: string }[]
+  max_turns?: number
+}
+
+/** The writer of a lane's file. */
+export type Lane = {
+  name: string
+  /** One line per message; the reply adds why it stopped and, live, what it cost. */
+  message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
+  /** A line that is no message, such as a request that got no reply. */
+  event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
+  /** Messages so far, and tokens in and out as an API gave them, since it was opened. */
+  sums: { messages: number; input: number; output: number }
+  /** Tokens of this run before it was opened again. */
+  earlier: { input: number; output: number }
+}
 
 /** A message (`role`, `content`), or what happened beside the messages (`event`). */
 export type LaneLine = {
@@ -18,7 +50,7 @@ export type LaneLine = {
   [field: string]: any
 }
 
-/** `header` is line 1, `lines` all others in order, `messages` those an API accepts. */
+/** `header` is line 1, `lines` all others, `messages` the history that they come to. */
 export type LaneFile = {
   name: string
   // biome-ignore lint/suspicious/noExplicitAny: what stands in a file is whatever it is
@@ -28,7 +60,13 @@ export type LaneFile = {
 }
 
 /** Events that stand for a request which got no reply. */
-export const REQUEST_EVENTS = ['api_error', 'bad_reply', 'no_connection', 'no_answer']
+export const REQUEST_EVENTS = [
+  'api_error',
+  'bad_reply',
+  'empty_reply',
+  'no_connection',
+  'no_answer',
+]
 
 /**
  * Reads one lane; its name is the file's, without `.log`.
@@ -46,7 +84,8 @@ export function readLane(path: string): LaneFile {
     if (i === 0 || isMessage(value) || typeof value?.event === 'string') return value
     throw new Error(`${at} is neither a message (role, content) nor an event.`)
   })
-  const messages = lines.filter(isMessage).map(({ role, content }) => ({ role, content }))
+  let messages: MessageParam[] = []
+  for (const { after } of walk(lines)) messages = after
   return { name: parse(path).name, header, lines, messages }
 }
 
@@ -65,6 +104,39 @@ const isMessage = (line?: LaneLine) =>
   (line?.role === 'user' || line?.role === 'assistant') &&
   (typeof line.content === 'string' || Array.isArray(line.content)) &&
   line.event === undefined
+
+/**
+ * Goes through a lane: the history before and after each line. It grows by a message a
+ * line, in one and the same array, until a `compacted` event: then the next message
+ * stands for the messages that the event numbers (from 1, in the history as it was).
+ */
+export function* walk(lines: LaneLine[]) {
+  let history: MessageParam[] = []
+  let replaced: number[] | undefined
+  for (const line of lines) {
+    const before = history
+    const { length } = before
+    if (isMessage(line)) {
+      const message = { role: line.role, content: line.content } as MessageParam
+      if (replaced) history = compact(history, replaced, message)
+      else history.push(message)
+      replaced = undefined
+    }
+    if (line.event === 'compacted') replaced = line.replaced
+    yield { line, before, length, after: history }
+  }
+}
+
+/** A history in which `message` stands for the messages with the numbers `replaced`. */
+export function compact(
+  history: MessageParam[],
+  replaced: number[],
+  message: MessageParam,
+): MessageParam[] {
+  const last = Math.max(...replaced)
+  const kept = history.slice(0, last).filter((_, i) => !replaced.includes(i + 1))
+  return [...kept, message, ...history.slice(last)]
+}
 
 /**
  * Reads a run's folder: the parent first, then sub-1, sub-2, … sub-10.
@@ -88,14 +160,23 @@ export function readFolder(folder: string): LaneFile[] {
  * messages before it. Each reply was one request, and so was each call that failed.
  */
 export function requestSizes({ header, lines }: LaneFile): number[] {
-  const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value) ?? '')
+  const fixed = sizeOf([header.system, header.tools])
   const sizes: number[] = []
-  let size = bytes(header.system) + bytes(header.tools)
-  for (const { role, content, event } of lines) {
-    if (role === 'assistant' || REQUEST_EVENTS.includes(event ?? '')) sizes.push(size)
-    if (role) size += bytes({ role, content })
+  let history = 0
+  for (const { line, before, after } of walk(lines)) {
+    if (line.role === 'assistant' || REQUEST_EVENTS.includes(line.event ?? '')) {
+      sizes.push(fixed + history)
+    }
+    if (after !== before) history = sizeOf(after)
+    else if (line.role) history += sizeOf(after.slice(-1))
   }
   return sizes
+}
+
+/** Bytes of JSON, all values together. */
+export function sizeOf(values: unknown[]): number {
+  const bytes = values.map((value) => Buffer.byteLength(JSON.stringify(value) ?? ''))
+  return bytes.reduce((a, b) => a + b, 0)
 }
 
 /** A call in one line: the tool, and of its input the field that tells most. */
@@ -107,4 +188,42 @@ export function callLine({
   const telling = ['path', 'command', 'description', 'prompt'].map((key) => fields[key])
   const field = telling.find((value) => typeof value === 'string' && value.trim())
   return `${name} ${field ?? JSON.stringify(input)}`.replace(/\s+/g, ' ').trim()
+}
+
+/** The lanes of the children that have a log in this folder. */
+export function childrenIn(folder: string): string[] {
+  const files = existsSync(folder) ? readdirSync(folder) : []
+  return files
+    .filter((name) => /^sub-\d+\.log$/.test(name))
+    .map((name) => name.slice(0, -4))
+}
+
+/** `value` with `change` applied to every string in it, keys of objects included. */
+export function mapStrings<T>(value: T, change: (text: string) => string): T {
+  if (typeof value === 'string') return change(value) as T
+  if (Array.isArray(value)) return value.map((item) => mapStrings(item, change)) as T
+  if (value === null || typeof value !== 'object') return value
+  const entries = Object.entries(value)
+  return Object.fromEntries(
+    entries.map(([k, v]) => [change(k), mapStrings(v, change)]),
+  ) as T
+}
+
+/** Renumbers tool ids in order of appearance, so that they are the same in every run. */
+export function renumberIds(): <T>(content: T) => T {
+  const ids = new Map<string, string>()
+  const short = (id: string) => {
+    if (!ids.has(id)) ids.set(id, `tool_${ids.size + 1}`)
+    return ids.get(id)
+  }
+  return <T>(content: T) => {
+    if (!Array.isArray(content)) return content
+    return content.map((block) => {
+      const { type, id, tool_use_id } = block
+      if (type === 'tool_use') return { ...block, id: short(id) }
+      return type === 'tool_result'
+        ? { ...block, tool_use_id: short(tool_use_id) }
+        : block
+    }) as T
+  }
 }

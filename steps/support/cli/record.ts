@@ -4,8 +4,12 @@ import { cpSync, readdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
-import { type LaneFile, REQUEST_EVENTS, readFolder } from '../base/lane-file.ts'
-import { renumberIds } from '../run/log.ts'
+import {
+  type LaneFile,
+  REQUEST_EVENTS,
+  readFolder,
+  renumberIds,
+} from '../base/lane-file.ts'
 
 const root = dirname(dirname(dirname(import.meta.dirname)))
 const recorded = join(root, 'logs', 'recorded')

@@ -1,17 +1,22 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
-import { createRequire } from 'node:module'
 import type Anthropic from '@anthropic-ai/sdk'
-import type { APIError, APIRequest, Middleware } from '@anthropic-ai/sdk'
+import type { APIRequest, Middleware } from '@anthropic-ai/sdk'
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
-import { type Lane, redact } from '../run/log.ts'
-import type { Settings } from '../run/settings.ts'
-import { print, RunError } from '../terminal/screen.ts'
-import { ReplyError, show, tidyReply } from './reply.ts'
-
-// Loaded this way the SDK takes half as long; steps need only its types.
-const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
-  '@anthropic-ai/sdk',
-)
+import {
+  causeOf,
+  type Endpoint,
+  firstLine,
+  isOther,
+  noConnection,
+  ReplyError,
+  RunError,
+  SDK,
+  show,
+  waitIn,
+} from '../base/errors.ts'
+import type { Lane } from '../base/lane-file.ts'
+import { print } from '../terminal/screen.ts'
+import { tidyReply } from './reply.ts'
 
 /** How often the SDK tries again. */
 const MAX_RETRIES = 2
@@ -28,10 +33,7 @@ export type Watcher = {
 }
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
-export function createClient(
-  source: Settings['live'] | Middleware,
-  watcher: Watcher,
-): Anthropic {
+export function createClient(source: Endpoint | Middleware, watcher: Watcher): Anthropic {
   if (typeof source === 'function') {
     return new SDK.Anthropic({
       apiKey: 'offline',
@@ -41,7 +43,7 @@ export function createClient(
       middleware: [guard(watcher), source],
     })
   }
-  const { credential, baseURL } = source as NonNullable<Settings['live']>
+  const { credential, baseURL } = source
   const isKey = credential.name === 'ANTHROPIC_API_KEY'
   return new SDK.Anthropic({
     ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
@@ -140,14 +142,6 @@ function retried(response: Response, request: APIRequest, { status, error }: Fai
   return new Response(response.body, { status, headers })
 }
 
-/** The seconds after which an endpoint wants to be asked again; 0 if it does not say. */
-function waitIn(headers?: Headers): number {
-  const after = headers?.get('retry-after') ?? ''
-  const given = Number(headers?.get('retry-after-ms')) || Number(after) * 1000
-  const ms = given || Date.parse(after) - Date.now()
-  return Math.max(0, Math.round(ms / 1000)) || 0
-}
-
 function redirected({ headers }: Response): ReplyError {
   const to = headers.get('location') ?? 'nowhere'
   return new ReplyError(
@@ -171,75 +165,4 @@ function bodyOf(response: Response): Promise<string> {
   return response.text().catch((cause) => {
     throw noConnection(cause)
   })
-}
-
-/** An error after which the SDK tries again. */
-export const noConnection = (cause: Error) => new SDK.APIConnectionError({ cause })
-
-const WHERE = '; is ANTHROPIC_BASE_URL right?'
-
-/** What went wrong with a request, in one line; undefined for any other error. */
-export function explain(error: unknown, live: Settings['live']): string | undefined {
-  const at = live ? ` (${live.model} at ${live.baseURL})` : ''
-  if (error instanceof ReplyError) {
-    const isElsewhere = live && error.message.endsWith('instead of JSON')
-    return `${error.message}${at}${isElsewhere ? WHERE : ''}`
-  }
-  if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
-  if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`
-  if (error instanceof SDK.APIConnectionError) {
-    return `no connection: ${causeOf(error)}${at}${live ? WHERE : ''}`
-  }
-  if (error instanceof SDK.APIError) {
-    const said = firstLine(messageIn(error.error) ?? error.message.replace(/^\d+ /, ''))
-    const kind = [error.status, error.type].filter(Boolean).join(' ')
-    return `${kind}: ${said}${at}${advice(error, live)}`
-  }
-  if (
-    error instanceof SDK.AnthropicError &&
-    error.message.startsWith('Streaming is required')
-  ) {
-    return 'max_tokens is too large for a request without streaming: 21333 is the most'
-  }
-  return undefined
-}
-
-/** What the body of an error says, whichever protocol it comes from. */
-// biome-ignore lint/suspicious/noExplicitAny: whatever the endpoint sends
-function messageIn(body: any): string | undefined {
-  const places = [
-    body?.error?.message,
-    body?.error,
-    body?.message,
-    body?.detail,
-    body?.msg,
-  ]
-  return places.find((said) => typeof said === 'string')
-}
-
-function advice({ status, headers }: APIError, live: Settings['live']): string {
-  if (!live) return ''
-  const after = waitIn(headers)
-  const { name, source } = live.credential
-  const isKey = name === 'ANTHROPIC_API_KEY'
-  const maybeToken = status === 401 && isKey && isOther(live.baseURL)
-  const or = maybeToken ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
-  if (status === 401 || status === 403) return `; check ${name} in ${source}${or}`
-  if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
-  if (status === 429 || (status ?? 0) >= 500)
-    return `; try again ${after > 0 ? `in ${after} s` : 'later'}`
-  return ''
-}
-
-const isOther = (baseURL: string) => new URL(baseURL).hostname !== 'api.anthropic.com'
-
-function causeOf(error: unknown): string {
-  const { cause, code, message } = error as NodeJS.ErrnoException & { cause?: unknown }
-  if (cause) return causeOf(cause)
-  return code && !message.includes(code) ? `${code} ${message}`.trim() : message
-}
-
-function firstLine(text: string): string {
-  if (/<html|<!doctype/i.test(text)) return 'HTML instead of JSON'
-  return redact(text).trim().replace(/\s+/g, ' ').slice(0, 300) || 'no explanation'
 }

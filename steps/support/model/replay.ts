@@ -5,14 +5,23 @@ import type {
   MessageCreateParams,
   MessageParam,
 } from '@anthropic-ai/sdk/resources/messages'
-import { type LaneFile, type LaneLine, REQUEST_EVENTS } from '../base/lane-file.ts'
+import {
+  HOW_TO_GO_LIVE,
+  noConnection,
+  ReplyError,
+  RunError,
+  show,
+} from '../base/errors.ts'
+import {
+  type LaneFile,
+  type LaneLine,
+  mapStrings,
+  REQUEST_EVENTS,
+  renumberIds,
+} from '../base/lane-file.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
-import { mapStrings, renumberIds } from '../run/log.ts'
-import { HOW_TO_GO_LIVE } from '../run/settings.ts'
-import { RunError } from '../terminal/screen.ts'
-import { describeTools, type Tool } from '../tools/tool.ts'
-import { noConnection } from './client.ts'
-import { ReplyError, show } from './reply.ts'
+import { describeTools } from '../tools/bash.ts'
+import type { Tool } from '../tools/tool.ts'
 
 /** The conversation has left the recording: there is nothing that could answer it. */
 export class NotRecordedError extends RunError {}

@@ -1,18 +1,9 @@
 /** The tidying of a reply from an endpoint that bends the protocol. */
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
+import { ReplyError, show } from '../base/errors.ts'
 import { hasWords, isObject, isText, type Json, toBlocks } from '../base/protocol.ts'
-import { redact } from '../run/log.ts'
 
 type Request = Pick<MessageCreateParams, 'messages' | 'tools'>
-
-/** Why a reply cannot be made well formed, in one sentence; and what it held. */
-export class ReplyError extends Error {
-  readonly content?: Json[]
-  constructor(message: string, content?: Json[]) {
-    super(message)
-    this.content = content?.length ? content : undefined
-  }
-}
 
 /** What other protocols call it, in small letters. */
 const STOP_REASONS = new Map([
@@ -173,10 +164,4 @@ function parsed(text: string): any {
   } catch {
     return undefined
   }
-}
-
-/** The beginning of a value, in one line; no secret is cut to an unknown half. */
-export function show(value: unknown): string {
-  const text = redact(isText(value) ? value : (JSON.stringify(value) ?? 'nothing'))
-  return text.trim().slice(0, 200).replace(/\s+/g, ' ') || 'nothing'
 }

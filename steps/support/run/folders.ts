@@ -9,14 +9,16 @@ import {
   rmSync,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { startRepository } from '../agents/worktree.ts'
+import { HOW_TO_GO_LIVE } from '../base/errors.ts'
 import { type LaneFile, readFolder } from '../base/lane-file.ts'
 import { lock } from './lock.ts'
-import { HOW_TO_GO_LIVE, type Settings } from './settings.ts'
+import type { Settings } from './settings.ts'
 
 export type Place = {
   logs: string
   workdir: string
+  /** Whether the working directory was made by this run. */
+  isNew: boolean
   /** Offline: the recording, read whole before anything is written. */
   recording?: { folder: string; lanes: LaneFile[] }
   /** Why nothing can be logged. */
@@ -46,13 +48,14 @@ export function openPlace(root: string, step: string, settings: Settings): Place
     const old = settings.workdir ? [] : [workdir, `${workdir}.worktrees`]
     for (const folder of old) rmSync(folder, { recursive: true, force: true })
   }
+  const isNew = !existsSync(workdir)
   try {
-    if (!existsSync(workdir)) startingFiles(root, step, workdir)
+    if (isNew) startingFiles(root, step, workdir)
     readdirSync(workdir)
   } catch (error) {
     throw new Error(`The working directory cannot be used: ${(error as Error).message}`)
   }
-  const opened = { ...place, workdir: realpathSync(workdir) }
+  const opened = { ...place, workdir: realpathSync(workdir), isNew }
   try {
     const logs = settings.continued
       ? lastRun(dirname(place.logs), step)
@@ -65,12 +68,11 @@ export function openPlace(root: string, step: string, settings: Settings): Place
   }
 }
 
-/** From step 05 on there is a small app to work on, from 10 on in a repository. */
+/** From step 05 on there is a small app to work on. */
 function startingFiles(root: string, step: string, workdir: string): void {
   mkdirSync(workdir, { recursive: true })
   const app = join(root, 'steps', 'support', 'login-app')
   if (step >= '05') cpSync(app, workdir, { recursive: true })
-  if (step >= '10') startRepository(workdir)
 }
 
 function offlinePlace(root: string, step: string, replayed?: string) {

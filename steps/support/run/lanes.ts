@@ -3,17 +3,13 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import type { LaneFile } from '../base/lane-file.ts'
+import { childrenIn, type Lane, type LaneHeader, mapStrings } from '../base/lane-file.ts'
+import { redact } from '../base/secrets.ts'
 import { showCalls } from '../terminal/screen.ts'
-import { describeTools, type Tool } from '../tools/tool.ts'
-import {
-  foldPath,
-  type Lane,
-  type LaneHeader,
-  mapStrings,
-  openLane,
-  redact,
-} from './log.ts'
-import { childrenIn } from './resume.ts'
+import { describeTools } from '../tools/bash.ts'
+import type { Tool } from '../tools/tool.ts'
+import { foldPath, openLane } from './log.ts'
+import { readBack } from './resume.ts'
 
 /** What a lane runs with, beside its messages. */
 export type LaneSettings = {
@@ -36,38 +32,56 @@ type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
 
 export class Lanes {
   readonly #common: Common
-  readonly #folder?: string
+  readonly #folder: string
+  readonly #isLogged: boolean
   readonly #failed: (error: Error) => void
   readonly #folds = new Map<string, (text: string) => string>()
   readonly #lanes = new Map<MessageParam[], Lane>()
   readonly #replies = new WeakMap<Lane, Message>()
   #children = 0
 
-  /** Without a folder nothing is written; `failed` hears of a line that cannot be. */
+  /** `failed` hears of the first line that cannot be written. */
   constructor(
     common: Common,
-    folder: string | undefined,
+    folder: string,
+    isLogged: boolean,
     failed: (error: Error) => void,
   ) {
     this.#common = common
     this.#folder = folder
+    this.#isLogged = isLogged
     this.#failed = failed
-    const taken = childrenIn(folder ?? '').map((name) => Number(name.slice(4)))
+    const taken = childrenIn(folder).map((name) => Number(name.slice(4)))
     this.#children = Math.max(0, ...taken)
   }
 
-  /** Starts the log of an array, once: `parent` is the first, then come `sub-1`, … */
+  /**
+   * Starts the log of an array, once: `parent` is the first, then come `sub-1`, … What the
+   * array holds already is logged, too.
+   */
   open(messages: MessageParam[], settings: LaneSettings): string {
     const known = this.#lanes.get(messages)
     if (known) return known.name
     const name = settings.lane ?? (this.#lanes.size === 0 ? 'parent' : this.nextChild())
-    return this.#add(messages, this.header(name, settings))
+    this.#add(messages, this.#header(name, settings))
+    for (const message of messages) this.#lanes.get(messages)?.message(message)
+    return name
   }
 
   /** Takes a name for a child, so that names follow the order of the calls. */
   nextChild(): string {
     this.#children += 1
     return `sub-${this.#children}`
+  }
+
+  /** Reads a lane of this run back; throws when there is none, or its file is broken. */
+  read(lane: string, workdir?: string): LaneFile {
+    return readBack(this.#folder, lane, workdir, this.#lanes.size > 0)
+  }
+
+  /** Line 1 of a lane with these settings, as its file holds it. */
+  header(lane: string, settings: LaneSettings): LaneHeader {
+    return this.clean(this.#header(lane, settings))
   }
 
   /** Fills an empty array with a lane that was read back; its file goes on. */
@@ -84,14 +98,13 @@ export class Lanes {
     header: LaneHeader,
     from: { history?: MessageParam[]; before?: Lane } = {},
   ): string {
-    const path = this.#folder && join(this.#folder, `${header.lane}.log`)
+    const path = this.#isLogged ? join(this.#folder, `${header.lane}.log`) : undefined
     const options = { fold: this.fold, failed: this.#failed, ...from }
     this.#lanes.set(messages, openLane(path, header, options))
     return header.lane
   }
 
-  /** Line 1 of a lane with these settings. */
-  header(lane: string, settings: LaneSettings): LaneHeader {
+  #header(lane: string, settings: LaneSettings): LaneHeader {
     const { system, tools, workdir, maxTurns, model, agent, worktree } = settings
     if (!this.#folds.has(workdir)) this.#folds.set(workdir, foldPath(workdir))
     const live = this.#common.mode === 'live'
@@ -152,8 +165,10 @@ export class Lanes {
     return lanes.find(([array]) => array.at(-1) === messages.at(-1))?.[1]
   }
 
-  sumsOf(messages: MessageParam[]): Lane['sums'] | undefined {
-    return this.#lanes.get(messages)?.sums
+  /** Tokens in and out of an array's requests so far, as an API gave them; else 0. */
+  usage(messages: MessageParam[]): { input: number; output: number } {
+    const { input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
+    return { input, output }
   }
 
   all(): Lane[] {

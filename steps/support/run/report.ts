@@ -1,10 +1,10 @@
 /** What a run says of itself, at its start and at its end. */
 import { join, relative } from 'node:path'
 import process from 'node:process'
+import type { Lane } from '../base/lane-file.ts'
 import { readLane, requestSizes } from '../base/lane-file.ts'
 import { complain, print } from '../terminal/screen.ts'
 import type { Place } from './folders.ts'
-import type { Lane } from './log.ts'
 import type { Settings } from './settings.ts'
 
 /** A path as seen from where the reader is. */

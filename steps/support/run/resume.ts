@@ -1,16 +1,9 @@
 /** A lane's file as a session: what it takes to go on with it. */
-import {
-  appendFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  truncateSync,
-} from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type LaneFile, readLane } from '../base/lane-file.ts'
+import { childrenIn, type LaneFile, mapStrings, readLane } from '../base/lane-file.ts'
 import { requestError } from '../base/protocol.ts'
-import { mapStrings } from './log.ts'
 
 /**
  * Reads a lane of this run back; once the run has begun, only a child's. A last line that
@@ -23,7 +16,7 @@ import { mapStrings } from './log.ts'
 export function readBack(
   folder: string,
   name: string,
-  workdir: string,
+  workdir = '<workdir>',
   begun = false,
 ): LaneFile {
   const names = childrenIn(folder)
@@ -50,14 +43,6 @@ function readHere(path: string): LaneFile {
   } catch (error) {
     throw new Error((error as Error).message.replace(path, basename(path)))
   }
-}
-
-/** The lanes of the children that have a log in this folder. */
-export function childrenIn(folder: string): string[] {
-  const files = existsSync(folder) ? readdirSync(folder) : []
-  return files
-    .filter((name) => /^sub-\d+\.log$/.test(name))
-    .map((name) => name.slice(0, -4))
 }
 
 function dropTornLine(path: string): void {

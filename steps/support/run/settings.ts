@@ -4,14 +4,15 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import dotenv from 'dotenv'
-import { hide } from './log.ts'
+import { type Endpoint, HOW_TO_GO_LIVE } from '../base/errors.ts'
+import { hide, isSecretName } from '../base/secrets.ts'
 
 const DEFAULT_MODEL = 'claude-sonnet-5-5'
 const USAGE =
   'Usage: npx tsx steps/NN-name.ts [--live | --offline | --replay FOLDER | --continue]' +
   ' [PROMPT]'
 
-export type Credential = { name: string; value: string; source: string }
+type Credential = Endpoint['credential']
 
 export type Settings = {
   /** The words behind the command; '' when there are none. */
@@ -21,7 +22,7 @@ export type Settings = {
   /** The folder named with --replay. */
   replay?: string
   /** Set when the run is live. */
-  live?: { credential: Credential; baseURL: string; model: string; requestLimit: number }
+  live?: Endpoint & { requestLimit: number }
   /** WORKDIR, when the reader names a working directory of their own. */
   workdir?: string
   /** What the reader should know before the run, a line each. */
@@ -89,9 +90,6 @@ export function readSettings(root: string, argv: string[]): Settings {
   return { ...settings, live: { credential: key, baseURL, model, requestLimit } }
 }
 
-export const HOW_TO_GO_LIVE =
-  'To ask a real model, copy .env.example to .env and set ANTHROPIC_API_KEY in it.'
-
 function readArguments(argv: string[]) {
   const options = {
     live: { type: 'boolean' },
@@ -146,15 +144,6 @@ function checkCredential({ name, value, source }: Credential, notes: string[]): 
 }
 
 const SHORTEST_SECRET = 12
-
-const SECRET = new RegExp(
-  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
-    '(^|_)auth(_(?!sock)|$)',
-  'i',
-)
-
-/** Whether a variable's name says that its value is not for logs, screens or tools. */
-export const isSecretName = (name: string) => SECRET.test(name)
 
 function hideSecrets(env: NodeJS.ProcessEnv): void {
   const values = Object.keys(env)

@@ -1,14 +1,14 @@
 /** Where prompts come from: words, a terminal, piped lines, or the step itself. */
 import process from 'node:process'
 import { createInterface, type Key } from 'node:readline'
-import type { Settings } from '../run/settings.ts'
-import { RunError, visible, waitFor } from './screen.ts'
+import { RunError } from '../base/errors.ts'
+import { visible, waitFor } from './screen.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(
   label: string,
   own: string[],
-  { words, live }: Settings,
+  { words, live }: { words: string; live?: object },
 ): AsyncGenerator<string> {
   if (words) return yield words
   if (process.stdin.isTTY) return yield* live ? typedPrompts(label, own[0]) : own

@@ -2,11 +2,8 @@
 import process, { stderr, stdout } from 'node:process'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { callLine } from '../base/lane-file.ts'
+import { redact } from '../base/secrets.ts'
 import { standIns } from '../base/width.ts'
-import { redact } from '../run/log.ts'
-
-/** An error whose message says it all: no stack trace would help the reader. */
-export class RunError extends Error {}
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36, dim: 2 }
 let status = ''

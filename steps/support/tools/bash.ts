@@ -6,8 +6,9 @@ import { once } from 'node:events'
 import * as fs from 'node:fs'
 import type { Socket } from 'node:net'
 import { dirname, join } from 'node:path'
-import { isSecretName } from '../run/settings.ts'
-import type { ToolContext, ToolInput } from './tool.ts'
+import type Anthropic from '@anthropic-ai/sdk'
+import { isSecretName } from '../base/secrets.ts'
+import type { Tool, ToolContext, ToolInput } from './tool.ts'
 
 export const TIMEOUT_MS = 120_000
 /** How long an ended command's output is awaited while something else holds its pipe. */
@@ -19,6 +20,14 @@ const windows = process.platform === 'win32'
 const shell = windows ? (process.env.ComSpec ?? 'cmd.exe') : (findBash() ?? 'sh')
 /** The shell's name, for the tool's description. */
 export const SHELL = windows ? 'cmd.exe' : shell === 'sh' ? 'sh' : 'bash'
+
+/** Tools as line 1 of a lane holds them: without their code, alike on every machine. */
+export function describeTools(tools: Anthropic.Tool[]) {
+  const shell = new RegExp(`\\b${SHELL}(?!\\w)`, 'g')
+  return tools.map(({ name, description = '', input_schema }) => {
+    return { name, description: description.replace(shell, '<shell>'), input_schema }
+  })
+}
 
 /** A word in the environment of all that this run starts, by which it is found again. */
 const RUN = randomUUID()
@@ -33,7 +42,7 @@ let calls = 0
  *
  * @throws {Error} if the shell cannot start or `workdir` is gone
  */
-export async function bash(
+export async function runBash(
   { command }: ToolInput,
   { workdir, signal, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
 ): Promise<string> {
@@ -86,6 +95,18 @@ export async function bash(
   const ending = early || (child.signalCode ? `(killed by ${child.signalCode})` : code)
   const text = output.text()
   return text + (ending && text && !text.endsWith('\n') ? '\n' : '') + ending
+}
+
+/** The tool, ready for a list. */
+export const bash: Tool = {
+  name: 'bash',
+  description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,
+  input_schema: {
+    type: 'object',
+    properties: { command: { type: 'string' } },
+    required: ['command'],
+  },
+  run: runBash,
 }
 
 /** Kills, at once, all that was started and is still alive. */

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import nodePath, { basename, dirname, isAbsolute, join, resolve } from 'node:path'
-import type { ToolContext, ToolInput } from './tool.ts'
+import type { Tool, ToolContext, ToolInput } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000
@@ -18,7 +18,10 @@ const MANY = 100
  *
  * @throws {Error} for what is missing, no UTF-8 text, or outside `workdir`
  */
-export function readFile({ path, limit }: ToolInput, { workdir }: ToolContext): string {
+export function runReadFile(
+  { path, limit }: ToolInput,
+  { workdir }: ToolContext,
+): string {
   const { text, bom, size } = attempt('read', path, () => load(path, workdir))
   const end = Math.min(text.split('\n', limit).join('\n').length + 1, MAX_CHARS)
   const shown = text.slice(0, end).replace(/[\uD800-\uDBFF]$/, '')
@@ -39,7 +42,7 @@ export function readFile({ path, limit }: ToolInput, { workdir }: ToolContext): 
  *
  * @throws {Error} if it cannot be written; what was there is then unchanged
  */
-export function writeFile(
+export function runWriteFile(
   { path, content }: ToolInput,
   { workdir }: ToolContext,
 ): string {
@@ -51,9 +54,9 @@ export function writeFile(
  * Replaces the one occurrence of `old_text` in `path`, literally. LF and CRLF count as
  * equal: lines that stay keep their end, new ones get that of the place.
  *
- * @throws {Error} for none or several occurrences, and for what `readFile` refuses
+ * @throws {Error} for none or several occurrences, and for what read_file refuses
  */
-export function editFile(input: ToolInput, { workdir }: ToolContext): string {
+export function runEditFile(input: ToolInput, { workdir }: ToolContext): string {
   const { path, old_text, new_text } = input
   if (old_text === '') throw new Error('old_text is empty: it must name what to replace')
   const { text, bom, size } = attempt('read', path, () => load(path, workdir))
@@ -85,6 +88,44 @@ export function editFile(input: ToolInput, { workdir }: ToolContext): string {
   const edited = bom + text.slice(0, start) + fresh + text.slice(end)
   attempt('write', path, () => save(path, workdir, edited))
   return `Edited ${path}, line ${lines}`
+}
+
+export const readFile: Tool = {
+  name: 'read_file',
+  description: 'Read a text file, or its first lines up to limit.',
+  input_schema: {
+    type: 'object',
+    properties: { path: { type: 'string' }, limit: { type: 'integer', minimum: 1 } },
+    required: ['path'],
+  },
+  run: runReadFile,
+}
+
+export const writeFile: Tool = {
+  name: 'write_file',
+  description: 'Write a text file; folders on its path are made.',
+  input_schema: {
+    type: 'object',
+    properties: { path: { type: 'string' }, content: { type: 'string' } },
+    required: ['path', 'content'],
+  },
+  run: runWriteFile,
+}
+
+export const editFile: Tool = {
+  name: 'edit_file',
+  description:
+    'Replace old_text, which must occur exactly once in the file, by new_text.',
+  input_schema: {
+    type: 'object',
+    properties: {
+      path: { type: 'string' },
+      old_text: { type: 'string' },
+      new_text: { type: 'string' },
+    },
+    required: ['path', 'old_text', 'new_text'],
+  },
+  run: runEditFile,
 }
 
 /** Where `wanted` begins in `text`, each time; two that overlap count, up to MANY. */

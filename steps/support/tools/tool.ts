@@ -1,12 +1,6 @@
 /** What a tool is, and the rules that hold around every call of one. */
 import type Anthropic from '@anthropic-ai/sdk'
-import type {
-  Message,
-  ToolResultBlockParam,
-  ToolUseBlock,
-} from '@anthropic-ai/sdk/resources/messages'
-import { explain } from '../model/client.ts'
-import { SHELL } from './bash.ts'
+import { explain } from '../base/errors.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
 // biome-ignore lint/suspicious/noExplicitAny: the tool's own schema is the type
@@ -19,14 +13,6 @@ export type ToolContext = { workdir: string; signal?: AbortSignal }
 export type Tool = Omit<Anthropic.Tool, 'description'> & {
   description: string
   run: (input: ToolInput, context: ToolContext) => string | Promise<string>
-}
-
-/** Names and descriptions, as line 1 of a lane holds them: alike on every machine. */
-export function describeTools(tools: { name: string; description?: string }[]) {
-  const shell = new RegExp(`\\b${SHELL}(?!\\w)`, 'g')
-  return tools.map(({ name, description = '' }) => {
-    return { name, description: description.replace(shell, '<shell>') }
-  })
 }
 
 type Schema = {
@@ -118,59 +104,37 @@ const typeOf = (value: unknown) =>
 
 const show = (value: unknown) => (JSON.stringify(value) ?? 'undefined').slice(0, 60)
 
-/** The names of tools, for a sentence that says which there are. */
-export const namesOf = (tools: Tool[]) => tools.map(({ name }) => name).join(', ')
+/** What a `tool_result` says, beside whose call it answers. */
+export type ToolAnswer = { content: string; is_error?: true }
 
-/** The tool calls in a reply, in order. */
-export function toolUses(reply: Message): ToolUseBlock[] {
-  return reply.content.filter((block) => block.type === 'tool_use')
-}
-
-/** All text blocks of a reply, joined. */
-export function textOf(reply: Message): string {
-  return reply.content.map((block) => (block.type === 'text' ? block.text : '')).join('')
+/** Says which there are instead of one that is not. */
+export function noSuch(kind: string, name: string, there: Iterable<{ name: string }>) {
+  const names = Array.from(there, (one) => one.name)
+  return `No ${kind} ${name}${names.length > 0 ? `, only ${names.join(', ')}` : ': there is none'}.`
 }
 
 /**
- * Runs a reply's calls one after the other and gives each exactly one result, in order,
- * whatever happens. A reply that was cut short runs none of its calls: the last
- * may be half of what was meant.
+ * What `run` returns, as a result's content; with `is_error`, why it threw. Never rejects,
+ * and never answers nothing, which the API would refuse.
  */
-export async function answerCalls(
-  reply: Message,
-  run: (call: ToolUseBlock) => string | Promise<string>,
-): Promise<ToolResultBlockParam[]> {
-  const results: ToolResultBlockParam[] = []
-  for (const call of toolUses(reply)) results.push(await answerCall(reply, call, run))
-  return results
-}
-
-/** The result of one call: what `run` returns; or, with `is_error`, why it threw. */
-export async function answerCall(
-  reply: Message,
-  call: ToolUseBlock,
-  run: (call: ToolUseBlock) => string | Promise<string>,
-): Promise<ToolResultBlockParam> {
-  // Blocks are written out, not spread: the SDK walks them all, and spread ones slowly.
-  const type = 'tool_result'
-  const tool_use_id = call.id
+export async function attempt(run: () => string | Promise<string>): Promise<ToolAnswer> {
   try {
-    if (CUT_SHORT.test(reply.stop_reason ?? '')) throw new Error(CUT)
-    const content = await run(call)
-    return { type, tool_use_id, content: content.trim() === '' ? '(no output)' : content }
+    const content = await run()
+    return { content: content.trim() === '' ? '(no output)' : content }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
-    const reason = explain(error, undefined) ?? message
-    const failure = reason.trim() || 'The tool failed.'
-    return { type, tool_use_id, content: failure, is_error: true }
+    const reason = (explain(error) ?? message).trim()
+    return { content: reason || 'The tool failed.', is_error: true }
   }
 }
 
-const CUT_SHORT = /^(max_tokens|model_context_window_exceeded)$/
-
-const CUT =
-  'Not run: your reply was cut short, so this call may be incomplete. No call of that' +
-  ' reply was run. Send it again in smaller parts.'
+/** The answer to each call of a reply that was cut short. */
+export const CUT_SHORT: ToolAnswer = {
+  content:
+    'Not run: your reply was cut short, so this call may be incomplete. No call of that' +
+    ' reply was run. Send it again in smaller parts.',
+  is_error: true,
+}
 
 /** A text of at most `most` bytes: its head and tail around a marker, if it is longer. */
 export function headAndTail(text: string, most: number): string {

@@ -1,0 +1,23 @@
+/** What must not be seen: the values of variables with such names, wherever they stand. */
+
+const SECRET = new RegExp(
+  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
+    '(^|_)auth(_(?!sock)|$)',
+  'i',
+)
+
+/** Whether a variable's name says that its value is not for logs, screens or tools. */
+export const isSecretName = (name: string) => SECRET.test(name)
+
+const secrets: string[] = []
+
+/** From now on these values are replaced wherever they would be shown or stored. */
+export function hide(values: string[]): void {
+  secrets.push(...values)
+  secrets.sort((a, b) => b.length - a.length)
+}
+
+/** Text without the values given to `hide`. */
+export function redact(text: string): string {
+  return secrets.reduce((out, secret) => out.replaceAll(secret, '[redacted]'), text)
+}

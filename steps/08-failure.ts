@@ -167,7 +167,8 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
     const { content, stop_reason: stopReason } = reply
     // The API refuses a history with an empty message in it.
     if (content.length > 0) push(messages, { role: 'assistant', content })
-    if (isLast) return { stopReason: 'max_turns', text: textOf(reply) }
+    if (isLast)
+      return { stopReason: 'max_turns', text: isCut(reply) ? '' : textOf(reply) }
     // The blocks decide whether there is work to do, not the stop_reason.
     if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     const results = await runTools(reply, lane, options)
@@ -238,14 +239,14 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
       clearTimeout(timer)
       repair(subMessages)
     })
-  const turns = subMessages.filter(({ role }) => role === 'assistant').length
+  const { turns, ...tokens } = session.lanes.usage(subMessages)
   const { text, ...how } = { text: '', ...ending }
   session.lanes.event(subMessages, 'outcome', { ...how, turns })
   return {
     ...ending,
     lastWords: lastText(subMessages),
     turns,
-    tokens: session.lanes.usage(subMessages),
+    tokens,
   }
 }
 
@@ -280,20 +281,11 @@ function describe(outcome: Outcome): [how: string, next: string] {
     case 'completed':
       return ['completed', 'A report is a claim: check what you rely on.']
     case 'capped':
-      return [
-        `capped at ${MAX_TURNS} turns, unfinished`,
-        'What is left is a task of its own.',
-      ]
+      return [`capped at ${MAX_TURNS} turns, unfinished`, 'What is left is a new task.']
     case 'timed_out':
-      return [
-        `timed_out after ${outcome.ms} ms, unfinished`,
-        'Ask for less, or allow more.',
-      ]
+      return [`timed_out after ${outcome.ms} ms, unfinished`, 'Ask less or allow more.']
     case 'aborted':
-      return [
-        'aborted by the user, unfinished',
-        'Start it again only if you are told to.',
-      ]
+      return ['aborted by the user, unfinished', 'Start it again only if told to.']
     case 'crashed':
       return [`crashed: ${outcome.reason}`, 'Go on without it, or try again later.']
   }

@@ -205,7 +205,8 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
     const { content, stop_reason: stopReason } = reply
     // The API refuses a history with an empty message in it.
     if (content.length > 0) push(messages, { role: 'assistant', content })
-    if (isLast) return { stopReason: 'max_turns', text: textOf(reply) }
+    if (isLast)
+      return { stopReason: 'max_turns', text: isCut(reply) ? '' : textOf(reply) }
     // The blocks decide whether there is work to do, not the stop_reason.
     if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     const results = await runTools(reply, lane, options)
@@ -271,7 +272,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
     throw new Error('A resumed child keeps its agent: leave agent out.')
   if (resume && worktree) throw new Error('A resumed child keeps its place: no worktree.')
   const profile = findProfile(resume ? session.lanes.read(resume).header.agent : agent)
-  const lane = resume || session.lanes.nextChild()
+  const lane = resume || session.lanes.next('sub')
   if (RUNNING.has(lane)) throw new Error(`${lane} is still at work: wait for its result.`)
   RUNNING.add(lane)
   return runInPlace(lane, profile, input).finally(() => RUNNING.delete(lane))
@@ -299,7 +300,6 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
   const subMessages: MessageParam[] = []
   if (resume) readBack(subMessages, resume, settings)
   const lane = session.openLane(subMessages, settings)
-  const start = subMessages.length
   const clock = new AbortController()
   const ms = input.timeoutMs ?? settings.timeout ?? DEFAULT_TIMEOUT_MS
   const timer = ms && setTimeout(() => clock.abort(), ms)
@@ -315,16 +315,15 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
       clearTimeout(timer)
       repair(subMessages)
     })
-  const own = subMessages.slice(start)
-  const turns = own.filter(({ role }) => role === 'assistant').length
+  const { turns, ...tokens } = session.lanes.usage(subMessages)
   const { text, ...how } = { text: '', ...ending }
   session.lanes.event(subMessages, 'outcome', { ...how, turns })
   return {
     ...ending,
     lane,
-    lastWords: lastText(own),
+    lastWords: lastText(subMessages),
     turns,
-    tokens: session.lanes.usage(subMessages),
+    tokens,
   }
 }
 
@@ -363,20 +362,11 @@ function describe(outcome: Outcome): [how: string, next: string] {
     case 'completed':
       return ['completed', 'A report is a claim: check what you rely on.']
     case 'capped':
-      return [
-        `capped at ${MAX_TURNS} turns, unfinished`,
-        'What is left is a task of its own.',
-      ]
+      return [`capped at ${MAX_TURNS} turns, unfinished`, 'What is left is a new task.']
     case 'timed_out':
-      return [
-        `timed_out after ${outcome.ms} ms, unfinished`,
-        'Ask for less, or allow more.',
-      ]
+      return [`timed_out after ${outcome.ms} ms, unfinished`, 'Ask less or allow more.']
     case 'aborted':
-      return [
-        'aborted by the user, unfinished',
-        'Start it again only if you are told to.',
-      ]
+      return ['aborted by the user, unfinished', 'Start it again only if told to.']
     case 'crashed':
       return [`crashed: ${outcome.reason}`, 'Go on without it, or try again later.']
   }

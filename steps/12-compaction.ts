@@ -128,7 +128,7 @@ const AT_ONCE = atMost(4)
 const RUNNING = new Set<string>()
 
 /** The largest request, live in tokens as the API counts them, offline in bytes. */
-const LIMIT = session.live ? 100_000 : 8_000
+const LIMIT = session.live ? 100_000 : 6_500
 
 const KEEP_TURNS = 2
 
@@ -156,7 +156,6 @@ type RunOptions = {
   model?: string
   effort?: Effort
   signal: AbortSignal
-  lane?: string
   isSummary?: boolean
 }
 
@@ -206,8 +205,7 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
     signal.throwIfAborted()
     const size = session.lanes.size(messages)
     // What could not be made smaller is not tried again at every turn.
-    if (size > limit)
-      limit = (await compact(messages, lane, options)) ? LIMIT : size * 1.5
+    if (size > limit) limit = (await compact(messages, lane, options)) ? LIMIT : 2 * size
     const isLast = turn > maxTurns
     const request = {
       model: options.model ?? session.model,

@@ -29,12 +29,13 @@ export type LaneHeader = {
 /** The writer of a lane's file. */
 export type Lane = {
   name: string
+  header: LaneHeader
   /** One line per message; the reply adds why it stopped and, live, what it cost. */
   message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
   /** A line that is no message, such as a request that got no reply. */
   event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
   /** Messages so far, and tokens in and out as an API gave them, since it was opened. */
-  sums: { messages: number; input: number; output: number }
+  sums: { messages: number; turns: number; input: number; output: number }
   /** Tokens of this run before it was opened again. */
   earlier: { input: number; output: number }
 }
@@ -67,6 +68,11 @@ export const REQUEST_EVENTS = [
   'no_connection',
   'no_answer',
 ]
+
+/** Whether a line ends a request: a reply, or what came instead of one. */
+export const isAnswer = ({ role, stop_reason, event = '' }: LaneLine) =>
+  // What a lane held when it was opened is a copy, and has no stop_reason.
+  (role === 'assistant' && stop_reason !== undefined) || REQUEST_EVENTS.includes(event)
 
 /**
  * Reads one lane; its name is the file's, without `.log`.
@@ -148,11 +154,12 @@ export function readFolder(folder: string): LaneFile[] {
   if (!existsSync(join(folder, 'parent.log'))) {
     throw new Error(`${folder} holds no parent.log: it is not the log of a run.`)
   }
-  const numbers = readdirSync(folder).flatMap(
-    (name) => /^sub-(\d+)\.log$/.exec(name)?.[1] ?? [],
-  )
-  const subs = numbers.sort((a, b) => Number(a) - Number(b)).map((n) => `sub-${n}`)
-  return ['parent', ...subs].map((name) => readLane(join(folder, `${name}.log`)))
+  const names = readdirSync(folder)
+    .filter((name) => name.endsWith('.log'))
+    .map((name) => name.slice(0, -4))
+  const order = new Intl.Collator('en', { numeric: true }).compare
+  const others = names.filter((name) => name !== 'parent').sort(order)
+  return ['parent', ...others].map((name) => readLane(join(folder, `${name}.log`)))
 }
 
 /**
@@ -164,9 +171,7 @@ export function requestSizes({ header, lines }: LaneFile): number[] {
   const sizes: number[] = []
   let history = 0
   for (const { line, before, after } of walk(lines)) {
-    if (line.role === 'assistant' || REQUEST_EVENTS.includes(line.event ?? '')) {
-      sizes.push(fixed + history)
-    }
+    if (isAnswer(line)) sizes.push(fixed + history)
     if (after !== before) history = sizeOf(after)
     else if (line.role) history += sizeOf(after.slice(-1))
   }

@@ -13,11 +13,12 @@ import {
   show,
 } from '../base/errors.ts'
 import {
+  isAnswer,
   type LaneFile,
   type LaneLine,
   mapStrings,
-  REQUEST_EVENTS,
   renumberIds,
+  walk,
 } from '../base/lane-file.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
 import { describeTools } from '../tools/bash.ts'
@@ -38,8 +39,19 @@ export type ReplayOptions = {
 }
 
 /** A recorded lane while it is replayed: `next` is the answer that comes next. */
-type Track = { lane: LaneFile; answers: Answer[]; next: number; noted: boolean }
-type Answer = { line: LaneLine; position: number; retried: boolean }
+type Track = {
+  lane: LaneFile
+  answers: Answer[]
+  next: number
+  noted: boolean
+  used?: boolean
+}
+type Answer = {
+  line: LaneLine
+  history: MessageParam[]
+  position: number
+  retried: boolean
+}
 
 /**
  * Answers `POST /v1/messages` from recorded lanes, never from a network. Each goes to
@@ -57,7 +69,7 @@ export function replay({
   tell,
 }: ReplayOptions): Middleware {
   const tracks = lanes.map(startTrack)
-  const taken = new WeakMap<MessageParam, Track>()
+  const taken = new WeakMap<MessageParam[], Track>()
   let lost: string | undefined
 
   return async (request, _next, context) => {
@@ -66,8 +78,12 @@ export function replay({
     if (refusal)
       return errorResponse(400, { type: 'invalid_request_error', message: refusal })
     const messages = normalize(body.messages, clean)
-    const own = taken.get(body.messages[0])
-    const track = (own ? [own] : tracks).find((track) => fits(track, messages))
+    const key = body.messages
+    const own = taken.get(key)
+    const fit = (track: Track) => fits(track, messages)
+    const track = own
+      ? [own].find(fit)
+      : (tracks.find((t) => !t.used && fit(t)) ?? tracks.find(fit))
     if (!track) {
       const error = new NotRecordedError(whyLost(folder, tracks, messages, own))
       lost ??= error.message.split('\n')[0]
@@ -76,9 +92,16 @@ export function replay({
     // What is answered now would be told as if nothing had happened.
     if (lost)
       throw new NotRecordedError(`${track.lane.name} is not answered, for ${lost}`)
-    taken.set(body.messages[0], track)
+    taken.set(key, track)
+    track.used = true
     if (!track.noted) {
-      const from = firstDifference(track.lane, body, messages, clean)
+      const from = firstDifference(
+        track.lane,
+        track.answers[track.next].history,
+        body,
+        messages,
+        clean,
+      )
       track.noted = from !== undefined
       if (from) tell(`from ${from} on the model answers the recording, not your edit`)
     }
@@ -92,30 +115,30 @@ export function promptsOf(lane: LaneFile): string[] {
   return lane.messages.filter(isPrompt).map(({ content }) => text(content))
 }
 
-function startTrack(file: LaneFile): Track {
-  const renumber = renumberIds() // whatever ids somebody has written by hand
-  const messages = file.messages.map(({ role, content }) => {
-    return { role, content: renumber(content) } as MessageParam
-  })
-  const lane = { ...file, messages }
+function startTrack(lane: LaneFile): Track {
   const answers: Answer[] = []
-  let position = 0
-  for (const [i, line] of lane.lines.entries()) {
-    // The SDK tried again by itself where one answer follows another.
-    const retried = isAnswer(lane.lines[i + 1])
-    if (isAnswer(line)) answers.push({ line, position, retried })
-    if (line.role) position += 1
+  let [seen, history] = [undefined as MessageParam[] | undefined, [] as MessageParam[]]
+  let renumber = renumberIds()
+  const again = ({ role, content }: MessageParam) =>
+    ({ role, content: renumber(content) }) as MessageParam
+  const lines = [...walk(lane.lines)]
+  for (const [i, { line, before, length }] of lines.entries()) {
+    if (before !== seen) {
+      renumber = renumberIds()
+      history = before.slice(0, length).map(again)
+      seen = before
+    }
+    const retried = isAnswer(lines[i + 1]?.line ?? {})
+    if (isAnswer(line)) answers.push({ line, history, position: length, retried })
+    if (line.role && lines[i].after === before) history.push(again(line as MessageParam))
   }
   return { lane, answers, next: 0, noted: false }
 }
 
-const isAnswer = (line?: LaneLine) =>
-  line?.role === 'assistant' || REQUEST_EVENTS.includes(line?.event ?? '')
-
-function fits({ lane, answers, next }: Track, messages: MessageParam[]): boolean {
+function fits({ answers, next }: Track, messages: MessageParam[]): boolean {
   if (answers[next]?.position !== messages.length) return false
   return messages.every((message, i) => {
-    const recorded = lane.messages[i]
+    const recorded = answers[next].history[i]
     if (message.role !== recorded.role || isPrompt(message) !== isPrompt(recorded))
       return false
     const mayDiffer = message.role === 'user' && !isPrompt(message)
@@ -132,7 +155,8 @@ function isPrompt({ role, content }: MessageParam): boolean {
 }
 
 function firstDifference(
-  { name, header, messages: recorded }: LaneFile,
+  { name, header }: LaneFile,
+  recorded: MessageParam[],
   { system, tools }: MessageCreateParams,
   messages: MessageParam[],
   clean: <T>(value: T) => T,

@@ -1,9 +1,10 @@
 /** The lanes of a run: which messages array is logged in which file. */
 import { createHash } from 'node:crypto'
+import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import type { LaneFile } from '../base/lane-file.ts'
-import { childrenIn, type Lane, type LaneHeader, mapStrings } from '../base/lane-file.ts'
+import { type Lane, type LaneHeader, mapStrings, sizeOf } from '../base/lane-file.ts'
 import { redact } from '../base/secrets.ts'
 import { showCalls } from '../terminal/screen.ts'
 import { describeTools } from '../tools/bash.ts'
@@ -27,6 +28,11 @@ export type LaneSettings = {
   lane?: string
 }
 
+const tokensIn = (usage: Message['usage']) =>
+  usage.input_tokens +
+  (usage.cache_creation_input_tokens ?? 0) +
+  (usage.cache_read_input_tokens ?? 0)
+
 /** What all lanes of a run have in common. */
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
 
@@ -38,7 +44,7 @@ export class Lanes {
   readonly #folds = new Map<string, (text: string) => string>()
   readonly #lanes = new Map<MessageParam[], Lane>()
   readonly #replies = new WeakMap<Lane, Message>()
-  #children = 0
+  readonly #numbers = new Map<string, number>()
 
   /** `failed` hears of the first line that cannot be written. */
   constructor(
@@ -51,8 +57,6 @@ export class Lanes {
     this.#folder = folder
     this.#isLogged = isLogged
     this.#failed = failed
-    const taken = childrenIn(folder).map((name) => Number(name.slice(4)))
-    this.#children = Math.max(0, ...taken)
   }
 
   /**
@@ -62,16 +66,32 @@ export class Lanes {
   open(messages: MessageParam[], settings: LaneSettings): string {
     const known = this.#lanes.get(messages)
     if (known) return known.name
-    const name = settings.lane ?? (this.#lanes.size === 0 ? 'parent' : this.nextChild())
+    const name = settings.lane ?? (this.#lanes.size === 0 ? 'parent' : this.next('sub'))
     this.#add(messages, this.#header(name, settings))
     for (const message of messages) this.#lanes.get(messages)?.message(message)
     return name
   }
 
-  /** Takes a name for a child, so that names follow the order of the calls. */
-  nextChild(): string {
-    this.#children += 1
-    return `sub-${this.#children}`
+  /** Takes the next free name, `sub-1`, `sub-2`, …, before anything of the lane is there. */
+  next(kind: string): string {
+    const taken = existsSync(this.#folder) ? readdirSync(this.#folder) : []
+    for (let n = 1 + (this.#numbers.get(kind) ?? 0); ; n++) {
+      this.#numbers.set(kind, n)
+      if (!taken.includes(`${kind}-${n}.log`)) return `${kind}-${n}`
+    }
+  }
+
+  /**
+   * How large a history is: live the tokens that the API counted for its last request and
+   * reply, 0 before the first; offline the bytes of its next request.
+   */
+  size(messages: MessageParam[]): number {
+    const lane = this.#lanes.get(messages)
+    if (!lane) return 0
+    if (this.#common.mode === 'offline')
+      return sizeOf([lane.header.system, lane.header.tools, ...this.clean(messages)])
+    const usage = this.#replies.get(lane)?.usage
+    return usage ? tokensIn(usage) + usage.output_tokens : 0
   }
 
   /** Reads a lane of this run back; throws when there is none, or its file is broken. */
@@ -148,7 +168,9 @@ export class Lanes {
 
   /** Writes a line that is no message: a good outcome as information, else a warning. */
   event(messages: MessageParam[], event: string, fields: object): void {
-    const level = 'status' in fields && fields.status === 'completed' ? 'info' : 'warn'
+    const isGood =
+      event === 'compacted' || ('status' in fields && fields.status === 'completed')
+    const level = isGood ? 'info' : 'warn'
     this.#lanes.get(messages)?.event(level, event, fields)
   }
 
@@ -166,9 +188,9 @@ export class Lanes {
   }
 
   /** Tokens in and out of an array's requests so far, as an API gave them; else 0. */
-  usage(messages: MessageParam[]): { input: number; output: number } {
-    const { input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
-    return { input, output }
+  usage(messages: MessageParam[]): { turns: number; input: number; output: number } {
+    const { turns = 0, input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
+    return { turns, input, output }
   }
 
   all(): Lane[] {

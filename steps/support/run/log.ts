@@ -65,7 +65,7 @@ export function openLane(
   const clean = <T>(value: T) => mapStrings(value, (text) => redact(fold(text)))
   const renumber = renumberIds()
   const first = clean(header)
-  const sums = { messages: 0, input: 0, output: 0 }
+  const sums = { messages: 0, turns: 0, input: 0, output: 0 }
   const add = ({ role, content }: MessageParam) => {
     sums.messages += 1
     return { role, content: clean(renumber(content)) }
@@ -74,12 +74,14 @@ export function openLane(
   else attempt(() => log?.info(first))
   return {
     name: header.lane,
+    header: first,
     sums,
     earlier: {
       input: (before?.sums.input ?? 0) + (before?.earlier.input ?? 0),
       output: (before?.sums.output ?? 0) + (before?.earlier.output ?? 0),
     },
     message(message, reply) {
+      if (message.role === 'assistant') sums.turns += 1
       sums.input += reply?.usage.input_tokens ?? 0
       sums.output += reply?.usage.output_tokens ?? 0
       const usage = header.mode === 'live' ? reply?.usage : undefined

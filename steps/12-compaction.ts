@@ -127,8 +127,8 @@ const AT_ONCE = atMost(4)
 // The lanes at work: each has one writer.
 const RUNNING = new Set<string>()
 
-/** The largest request, live in tokens as the API counts them, offline in bytes. */
-const LIMIT = session.live ? 100_000 : 6_500
+/** The largest history: in tokens, as the API counts them, or offline in bytes. */
+const LIMIT = { tokens: 100_000, bytes: 6_500 }[session.unit]
 
 const KEEP_TURNS = 2
 
@@ -203,7 +203,7 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
   let limit = LIMIT
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
-    const size = session.lanes.size(messages)
+    const size = session.lanes.size(messages, session.unit)
     // What could not be made smaller is not tried again at every turn.
     if (size > limit) limit = (await compact(messages, lane, options)) ? LIMIT : 2 * size
     const isLast = turn > maxTurns

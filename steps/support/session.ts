@@ -56,6 +56,8 @@ export class Session {
   readonly live: boolean
   /** Whether the last live run goes on (--continue). */
   readonly continued: boolean
+  /** What sizes are told in: tokens where an API counted them, in this run or in the one replayed. */
+  readonly unit: 'tokens' | 'bytes'
   /** Whether the working directory was made by this run. */
   readonly isNew: boolean
   /** What is written of the run, array by array. */
@@ -82,6 +84,7 @@ export class Session {
     this.live = live !== undefined
     this.continued = settings.continued
     this.isNew = place.isNew
+    this.unit = live || first?.mode === 'live' ? 'tokens' : 'bytes'
     this.model = live?.model ?? String(first?.model)
     const mode = live ? ('live' as const) : ('offline' as const)
     const common = { step, mode, model: this.model, note: first?.note }

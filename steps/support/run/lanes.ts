@@ -82,14 +82,14 @@ export class Lanes {
   }
 
   /**
-   * How large a history is: live the tokens that the API counted for its last request and
-   * reply, 0 before the first; offline the bytes of its next request.
+   * How large a history is: in tokens, what the API counted for its last request and reply
+   * (0 before the first); or in bytes, its next request, as `view` counts it.
    */
-  size(messages: MessageParam[]): number {
+  size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
     const lane = this.#lanes.get(messages)
     if (!lane) return 0
-    if (this.#common.mode === 'offline')
-      return sizeOf([lane.header.system, lane.header.tools, ...this.clean(messages)])
+    const { system, tools } = lane.header
+    if (unit === 'bytes') return sizeOf([system, tools, ...this.clean(messages)])
     const usage = this.#replies.get(lane)?.usage
     return usage ? tokensIn(usage) + usage.output_tokens : 0
   }

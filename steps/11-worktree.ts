@@ -282,9 +282,8 @@ async function runInPlace(lane: string, profile: Profile | undefined, input: Tas
   const tree = await placeOf(lane, input)
   const settings = childSettings(profile, tree?.path ?? input.workdir)
   const outcome = await runChild({ ...settings, lane, worktree: tree?.branch }, input)
-  return tree
-    ? { ...outcome, worktree: await closeWorktree(input.workdir, tree) }
-    : outcome
+  if (!tree) return outcome
+  return { ...outcome, worktree: await closeWorktree(input.workdir, tree) }
 }
 
 /** The child's own worktree, new or the one it had; undefined if it has none. */

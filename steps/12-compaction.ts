@@ -205,7 +205,8 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
     signal.throwIfAborted()
     const size = session.lanes.size(messages, session.unit)
     // What could not be made smaller is not tried again at every turn.
-    if (size > limit) limit = (await compact(messages, lane, options)) ? LIMIT : 2 * size
+    if (size > limit)
+      limit = (await compact(messages, lane, options)) === false ? 2 * size : LIMIT
     const isLast = turn > maxTurns
     const request = {
       model: options.model ?? session.model,
@@ -235,14 +236,14 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
   }
 }
 
-/** A summary for all but what was asked and the newest turns; false if that saves nothing. */
+/** Puts a summary for all but what was asked and the newest turns; false if none helps. */
 async function compact(messages: MessageParam[], lane: string, options: RunOptions) {
   const turns = messages.flatMap(({ role }, i) => (role === 'assistant' ? i : []))
   // The cut is before a reply: no call is parted from its result.
   const old = messages.slice(0, turns.at(-KEEP_TURNS) ?? 0)
   const asked = old.filter(({ content }) => typeof content === 'string')
   const rest = old.filter((message) => !asked.includes(message))
-  if (options.isSummary || rest.length < 2) return false
+  if (options.isSummary || rest.length < 2) return undefined
   const by = session.lanes.next(`${lane}.summary`)
   const summaryMessages: MessageParam[] = [...old]
   const summing = { ...options, prompt: SUM_UP, maxTurns: 0, lane: by, isSummary: true }
@@ -329,9 +330,8 @@ async function runInPlace(lane: string, profile: Profile | undefined, input: Tas
   const tree = await placeOf(lane, input)
   const settings = childSettings(profile, tree?.path ?? input.workdir)
   const outcome = await runChild({ ...settings, lane, worktree: tree?.branch }, input)
-  return tree
-    ? { ...outcome, worktree: await closeWorktree(input.workdir, tree) }
-    : outcome
+  if (!tree) return outcome
+  return { ...outcome, worktree: await closeWorktree(input.workdir, tree) }
 }
 
 /** The child's own worktree, new or the one it had; undefined if it has none. */

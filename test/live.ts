@@ -46,6 +46,7 @@ export async function runLive(
   const run = await runStep({
     step: '02-tool-use',
     root: options.root ?? makeRoot(t),
+    tsx: true,
     dotenv: envFile(server.url, more),
     env,
     ...options,

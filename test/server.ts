@@ -374,8 +374,8 @@ export function startStep(options: StepOptions) {
   const { step, args = [], env, dotenv, stdin = '', timeout = 30_000 } = options
   const root = options.root ?? makeRoot()
   if (dotenv !== undefined) writeFileSync(join(root, '.env'), dotenv)
-  if (!options.tsx) compileSteps(root, step)
-  const file = options.tsx
+  if (options.tsx === false) compileSteps(root, step)
+  const file = (options.tsx ?? true)
     ? ['--import', 'tsx', `steps/${step}.ts`]
     : [`steps/${step}.mjs`]
   const child = spawn(process.execPath, [...file, ...args], {

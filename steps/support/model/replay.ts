@@ -111,8 +111,12 @@ export function replay({
 }
 
 /** The prompts that a lane was given, in order. */
-export function promptsOf(lane: LaneFile): string[] {
-  return lane.messages.filter(isPrompt).map(({ content }) => text(content))
+export function promptsOf({ lines }: LaneFile): string[] {
+  const isAsked = (line: LaneLine, i: number) =>
+    line.role && isPrompt(line as MessageParam) && lines[i - 1]?.event !== 'compacted'
+  return lines
+    .filter(isAsked)
+    .map(({ content }) => text(content as MessageParam['content']))
 }
 
 function startTrack(lane: LaneFile): Track {

@@ -101,7 +101,7 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
     if (toolUses(reply).length === 0) return { stopReason, text: textOf(reply) }
     push(messages, { role: 'user', content: await runTools(reply, options) })
   }
-  return { stopReason: 'max_turns', text: '' }
+  return { stopReason: 'max_turns', text: '' } // our own word, beside the API's
 }
 
 /** Each tool_use is answered by a tool_result with its id, all in one user message. */

@@ -1,62 +1,83 @@
-/** `npm run page` brings the recordings, and the page's own hashes, into the page. */
+/** `npm run page` joins the sources in docs/page/ and the recordings into one page. */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
-import { readFolder } from '../steps/support/lane-file.ts'
 
 const ROOT = dirname(import.meta.dirname)
-const RECORDED = join(ROOT, 'logs', 'recorded')
+export const SOURCES = join(ROOT, 'docs', 'page')
+export const RECORDED = join(ROOT, 'logs', 'recorded')
 export const PAGE = join(ROOT, 'docs', 'index.html')
 
-const DATA =
-  /(<!-- The recordings: .*? -->\n)[\s\S]*?(<!-- End of the recordings\. -->\n)/
-const POLICY = /(<meta http-equiv="Content-Security-Policy" content=")[^"]*(">)/
+/** Each part comes behind those that it imports. */
+const STYLES = ['base.css', 'panel.css', 'stage.css', 'narrow.css']
+const SCRIPTS = [
+  'lane.js',
+  'session.js',
+  'run.js',
+  'words-en.js',
+  'words-zh.js',
+  'view.js',
+  'card.js',
+  'links.js',
+  'stage.js',
+  'plot.js',
+  'told.js',
+  'files.js',
+  'page.js',
+]
 
-/**
- * The page with the recordings as they are in `logs/recorded/`, one block per lane, and
- * with a policy that lets nothing run but the page's own style and script.
- *
- * @throws {Error} naming what the page lacks, or the line that makes a file no log
- */
-export function currentPage(html: string): string {
-  const blocks = readdirSync(RECORDED)
-    .sort()
-    .flatMap((name) =>
-      readFolder(join(RECORDED, name)).map((lane) => laneBlock(name, lane)),
-    )
-  const page = replace(html, DATA, (_, start, end) => start + blocks.join('') + end)
+const read = (name: string) => readFileSync(join(SOURCES, name), 'utf8')
+
+/** The page as the sources and the recordings give it. */
+export function makePage(): string {
+  const style = `\n${STYLES.map(read).join('\n')}`
+  const script = `\n${SCRIPTS.map((name) => joinable(read(name))).join('\n')}`
   const policy = [
     "default-src 'none'",
-    `script-src '${hashOf(page, /<script type="module">([\s\S]*?)<\/script>/)}'`,
-    `style-src '${hashOf(page, /<style>([\s\S]*?)<\/style>/)}'`,
+    `script-src '${hashOf(script)}'`,
+    `style-src '${hashOf(style)}'`,
     'img-src data:', // the icon
     "base-uri 'none'",
     "form-action 'none'",
     "require-trusted-types-for 'script'", // no text becomes markup, whoever tries
-  ]
-  return replace(page, POLICY, (_, start, end) => start + policy.join('; ') + end)
+  ].join('; ')
+  const parts: Record<string, string> = {
+    POLICY: policy,
+    '/* STYLE */': style,
+    '/* SCRIPT */': script,
+    '<!-- RECORDINGS -->\n': recordings(),
+  }
+  return read('page.html').replace(
+    /POLICY|\/\* (STYLE|SCRIPT) \*\/|<!-- RECORDINGS -->\n/g,
+    (name) => parts[name],
+  )
 }
 
-/** A lane's file as it is; in JSON every `<` stands in a string, and may be escaped. */
-function laneBlock(folder: string, lane: { name: string }): string {
-  const file = `${lane.name}.log`
-  const text = readFileSync(join(RECORDED, folder, file), 'utf8')
-  const start = `<script type="application/jsonl" data-file="${folder}/${file}">`
-  return `${start}${text.replaceAll('<', '\\u003c')}</script>\n`
-}
+/** In one file the parts see each other: they need no import and no export. */
+const joinable = (code: string) =>
+  code.replace(/^import [^']*'[^']*'\n+/gm, '').replace(/^export /gm, '')
 
-function hashOf(page: string, pattern: RegExp): string {
-  const code = pattern.exec(page)?.[1]
-  if (code === undefined) throw new Error(`The page has no part like ${pattern}.`)
-  return `sha256-${createHash('sha256').update(code).digest('base64')}`
-}
+const hashOf = (text: string) =>
+  `sha256-${createHash('sha256').update(text).digest('base64')}`
 
-function replace(text: string, pattern: RegExp, by: (...parts: string[]) => string) {
-  if (!pattern.test(text)) throw new Error(`The page has no part like ${pattern}.`)
-  return text.replace(pattern, by)
+/** Lanes as they are; in JSON every `<` stands in a string, and may be escaped. */
+function recordings(): string {
+  const blocks = readdirSync(RECORDED)
+    .sort()
+    .flatMap((folder) =>
+      readdirSync(join(RECORDED, folder))
+        .filter((file) => file.endsWith('.log'))
+        .sort()
+        .map((file) => {
+          const text = readFileSync(join(RECORDED, folder, file), 'utf8')
+          const start = `<script type="application/jsonl" data-file="${folder}/${file}">`
+          return `${start}${text.replaceAll('<', '\\u003c')}</script>\n`
+        }),
+    )
+  return blocks.join('')
 }
 
 if (process.argv[1] && realpathSync(process.argv[1]) === import.meta.filename) {
-  writeFileSync(PAGE, currentPage(readFileSync(PAGE, 'utf8')))
+  writeFileSync(PAGE, makePage())
 }

@@ -7,13 +7,16 @@ import { delimiter, join } from 'node:path'
 import process from 'node:process'
 import type { Readable, Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
-import { PAGE } from './page-data.ts'
+import { PAGE } from '../docs/page/join.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: the protocol's and the page's own shapes
 export type Json = Record<string, any>
 export type Page = Awaited<ReturnType<typeof openPage>>
 
-const KEYS = { ArrowLeft: 37, ArrowRight: 39, Enter: 13, Tab: 9, ' ': 32, n: 78, p: 80 }
+const FLAGS =
+  'headless no-sandbox disable-gpu disable-quic no-first-run disable-sync lang=en ' +
+  'disable-background-networking disable-component-update disable-dev-shm-usage ' +
+  'window-size=1280,900 remote-debugging-pipe'
 
 /** The one that CHROMIUM_PATH names, or else one that is there under a usual name. */
 export function findBrowser(): string | undefined {
@@ -33,12 +36,8 @@ export function findBrowser(): string | undefined {
 
 /** Starts a browser with one page; whatever is wrong on its console is kept. */
 export async function openPage(path: string, profile: string) {
-  const flags =
-    'headless no-sandbox disable-gpu disable-quic no-first-run disable-sync lang=en ' +
-    'disable-background-networking disable-component-update disable-dev-shm-usage ' +
-    'window-size=1280,900 remote-debugging-pipe'
-  const args = flags.split(' ').map((flag) => `--${flag}`)
-  const browser = spawn(path, [...args, `--user-data-dir=${profile}`, 'about:blank'], {
+  const flags = FLAGS.split(' ').map((flag) => `--${flag}`)
+  const browser = spawn(path, [...flags, `--user-data-dir=${profile}`, 'about:blank'], {
     stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
     detached: true, // a group of its own, which ends when this pipe does
   })
@@ -73,16 +72,6 @@ export async function openPage(path: string, profile: string) {
   const send = (method: string, params: Json = {}) => ask(method, params, sessionId)
   for (const part of ['Page', 'Runtime', 'Log', 'Network']) await send(`${part}.enable`)
 
-  const go = async (url: string) => {
-    // By way of an empty page, so that it is loaded even where only the hash differs.
-    for (const next of ['about:blank', url]) {
-      const isLoaded = new Promise<void>((done) => {
-        onLoad = done
-      })
-      await send('Page.navigate', { url: next })
-      await isLoaded
-    }
-  }
   const evaluate = async <T = unknown>(expression: string): Promise<T> => {
     const given = { expression, awaitPromise: true, returnByValue: true }
     const { result, exceptionDetails } = await send('Runtime.evaluate', given)
@@ -97,98 +86,63 @@ export async function openPage(path: string, profile: string) {
       const end = performance.now() + 5000
       const look = () => {
         if (${expression}) done()
-        else if (performance.now() > end) fail(new Error('never: ' + ${JSON.stringify(expression)}))
-        else requestAnimationFrame(look)
+        else if (performance.now() < end) requestAnimationFrame(look)
+        else fail(new Error('never true: ' + ${JSON.stringify(expression)}))
       }
       look()
     })`)
-  /** Does what makes the page read files, and waits until it says what it read. */
-  const reading = async (work: () => Promise<unknown>) => {
+  /** Opens the page from the disk; in English, unless the address says otherwise. */
+  const open = async (address: string) => {
+    const query = address.startsWith('?') ? address : `?lang=en${address}`
+    // By way of an empty page, so that it is loaded even where only the hash differs.
+    for (const url of ['about:blank', pathToFileURL(PAGE).href + query]) {
+      const isLoaded = new Promise<void>((done) => {
+        onLoad = done
+      })
+      await send('Page.navigate', { url })
+      await isLoaded
+    }
+  }
+  const key = async (name: string) => {
+    const text = { Enter: '\r' }[name] ?? (name.length === 1 ? name : undefined)
+    await send('Input.dispatchKeyEvent', { type: 'keyDown', key: name, text })
+    await send('Input.dispatchKeyEvent', { type: 'keyUp', key: name })
+  }
+  /** Drops files or folders, and waits until the page says what it has read. */
+  const drop = async (files: string[]) => {
     await on('#notices', '.replaceChildren()')
-    await work()
+    const data = { items: [], files, dragOperationsMask: 1 }
+    for (const type of ['dragEnter', 'dragOver', 'drop']) {
+      await send('Input.dispatchDragEvent', { type, x: 300, y: 300, data })
+    }
     await until(`document.getElementById('notices').childElementCount > 0`)
   }
-
-  return {
-    send,
-    evaluate,
-    until,
-    go,
-    /** Opens the page from the disk; in English, unless the address says otherwise. */
-    open: (address: string) =>
-      go(
-        pathToFileURL(PAGE).href +
-          (address.startsWith('?') ? address : `?lang=en${address}`),
-      ),
-    boxOf: (selector: string) =>
-      on(selector, '.getBoundingClientRect().toJSON()') as Promise<Json>,
-    text: (selector: string) => on(selector, '.innerText') as Promise<string>,
-    attribute: (selector: string, name: string) =>
-      on(selector, `.getAttribute('${name}')`),
-    click: (selector: string) => on(selector, '.click()'),
-    count: (selector: string) =>
-      evaluate<number>(`document.querySelectorAll(${JSON.stringify(selector)}).length`),
-    cards: () =>
-      evaluate<string[]>(
-        `Array.from(document.querySelectorAll('.fold'), (it) => it.textContent)`,
-      ),
-    key: async (key: keyof typeof KEYS) => {
-      const text = key.length === 1 ? { text: key } : key === 'Enter' ? { text: '\r' } : {}
-      const given = { key, windowsVirtualKeyCode: KEYS[key] }
-      await send('Input.dispatchKeyEvent', { type: 'keyDown', ...given, ...text })
-      await send('Input.dispatchKeyEvent', { type: 'keyUp', ...given })
-    },
-    drop: (files: string[]) =>
-      reading(async () => {
-        const data = { items: [], files, dragOperationsMask: 1 }
-        for (const type of ['dragEnter', 'dragOver', 'drop']) {
-          await send('Input.dispatchDragEvent', { type, x: 300, y: 300, data })
-        }
-      }),
-    choose: (files: string[]) =>
-      reading(async () => {
-        const { root } = await send('DOM.getDocument')
-        const given = { nodeId: root.nodeId, selector: '#files' }
-        const { nodeId } = await send('DOM.querySelector', given)
-        await send('DOM.setFileInputFiles', { files, nodeId })
-      }),
-    resize: async (width: number, height: number) => {
-      const size = { width, height, deviceScaleFactor: 1, mobile: width < 500 }
-      await send('Emulation.setDeviceMetricsOverride', size)
-      await until(`innerWidth === ${width} && innerHeight === ${height}`)
-    },
-    prefer: (name: string, value: string) =>
-      send('Emulation.setEmulatedMedia', { features: name ? [{ name, value }] : [] }),
-    requests: () =>
-      events
-        .filter(({ method }) => method === 'Network.requestWillBeSent')
-        .map(({ params }) => params.request.url as string),
-    errors: () =>
-      events
-        .filter(({ method }) =>
-          /exceptionThrown|entryAdded|consoleAPICalled/.test(method),
-        )
-        .map(({ params }) => JSON.stringify(params)),
-    /** Drops what the console said of something that a test did on purpose. */
-    forget: (what: RegExp) => {
-      const kept = events.filter((event) => !what.test(JSON.stringify(event)))
-      events.splice(0, events.length, ...kept)
-    },
-    close: async () => {
-      await ask('Browser.close', {}).catch(() => browser.kill('SIGKILL'))
-      const timer = setTimeout(() => browser.kill('SIGKILL'), 5000)
-      await ended
-      clearTimeout(timer)
-      endGroup(browser.pid)
-    },
+  const resize = async (width: number, height: number) => {
+    const size = { width, height, deviceScaleFactor: 1, mobile: width < 500 }
+    await send('Emulation.setDeviceMetricsOverride', size)
+    await until(`innerWidth === ${width} && innerHeight === ${height}`)
   }
-}
-
-/** Ends what a browser has started and not ended yet; Windows knows no groups. */
-function endGroup(pid = 0) {
-  try {
-    if (pid > 0 && process.platform !== 'win32') process.kill(-pid, 'SIGKILL')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error // it is gone
+  const prefer = (name: string, value: string) =>
+    send('Emulation.setEmulatedMedia', { features: name ? [{ name, value }] : [] })
+  const boxOf = (selector: string) =>
+    on(selector, '.getBoundingClientRect().toJSON()') as Promise<Json>
+  const close = async () => {
+    await ask('Browser.close', {}).catch(() => browser.kill('SIGKILL'))
+    const timer = setTimeout(() => browser.kill('SIGKILL'), 5000)
+    await ended
+    clearTimeout(timer)
+    // What it has started and not ended yet goes with its group; Windows knows none.
+    try {
+      if (browser.pid && process.platform !== 'win32')
+        process.kill(-browser.pid, 'SIGKILL')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error // it is gone
+    }
   }
+  const text = (selector: string) => on(selector, '.textContent') as Promise<string>
+  const count = (selector: string) =>
+    evaluate<number>(`document.querySelectorAll(${JSON.stringify(selector)}).length`)
+  const click = (selector: string) => on(selector, '.click()')
+  const tools = { send, evaluate, until, open, key, drop, resize, prefer, boxOf, close }
+  return { ...tools, text, count, click, events }
 }

@@ -1,5 +1,6 @@
 // A line of a lane as a card: one row when it is folded, all of its text when it is open.
 
+import { isFailed, lastTextOf, namesOf } from './facts.js'
 import {
   asText,
   Broken,
@@ -10,7 +11,6 @@ import {
   isResult,
   textOf,
 } from './lane.js'
-import { isFailed, lastTextOf, namesOf } from './run.js'
 import { addressOf, code, el, number, say, sized, text, view, words } from './view.js'
 
 /** Where calls, and the outcomes of parts, are drawn: for the lines between them. */

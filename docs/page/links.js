@@ -1,7 +1,7 @@
 // The lines from a call to its child, and from a last text back to its result.
 
 import { drawn } from './card.js'
-import { isFailed, lastTextOf } from './run.js'
+import { isFailed, lastTextOf } from './facts.js'
 import { $, svg } from './view.js'
 
 const isNarrow = matchMedia('(max-width: 699px)')

@@ -1,11 +1,12 @@
 // The page itself: what is shown, its address, and moving through a run.
 
 import { roleInStory } from './card.js'
+import { landmarksOf, openingOf, search } from './facts.js'
 import { filesOf, notices, openFiles, tell } from './files.js'
 import { Broken, brief, isMessage, readLane } from './lane.js'
 import { drawLinks } from './links.js'
 import { drawNow, drawPlot, scale } from './plot.js'
-import { landmarksOf, makeRun, openingOf, search } from './run.js'
+import { makeRun } from './run.js'
 import { cards, clearStage, drawStage } from './stage.js'
 import {
   comparison,

@@ -1,9 +1,9 @@
 // The stage: the parent on the left, each child opposite the call that started it.
 
 import { card, toolsOf } from './card.js'
+import { linesAt, namesOf } from './facts.js'
 import { asText, brief } from './lane.js'
 import { drawLinks } from './links.js'
-import { linesAt, namesOf } from './run.js'
 import { $, el, number, say, svg, text, view, words } from './view.js'
 
 const WINDOW = 150 // so many cards are in the page, unless one asks for more
@@ -118,7 +118,8 @@ function boxOf(part, section) {
 /** What a lane ran with: its name, its tools and cap, and, folded, its system prompt. */
 function laneHead(lane, part) {
   const { tools, agent, worktree, title, file, max_turns: cap, system } = lane.header
-  const notes = [agent, title, worktree].filter(Boolean).map(brief)
+  const isNamed = typeof agent === 'string' && lane.name.startsWith(agent)
+  const notes = [isNamed ? undefined : agent, title, worktree].filter(Boolean).map(brief)
   if (part?.from > 0) notes.push(words().resumed)
   const noted = notes.map((note) => el('span.note', {}, ` · ${note}`))
   const name = el('h3.lane-name', {}, lane.name, noted)

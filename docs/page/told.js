@@ -1,7 +1,6 @@
 // The run in a sentence, in bars and in numbers. Bars tell of the moment, the rest of
 // the whole run, and says so.
 
-import { asText, brief, isMessage, largest, lengthOf, textOf, total } from './lane.js'
 import {
   broughtBack,
   endOf,
@@ -13,7 +12,8 @@ import {
   reportText,
   stateAt,
   sumsOf,
-} from './run.js'
+} from './facts.js'
+import { asText, brief, isMessage, largest, lengthOf, textOf, total } from './lane.js'
 import {
   $,
   addressOf,
@@ -30,7 +30,7 @@ import {
 } from './view.js'
 
 const BASELINE = '02-tool-use'
-const MOST_BARS = 12
+const MOST_BARS = 14
 
 const firstPrompt = ({ lanes }) => textOf(lanes[0].lines.find(isMessage)?.content)
 
@@ -114,7 +114,7 @@ export function drawBars() {
   $('bars').dataset.many = rows.length > 3
   $('bars').replaceChildren(
     ...rows.map((row) => drawBar(row, most)),
-    hidden > 0 ? el('li.more-lanes', {}, say(words().moreLanes, { n: hidden })) : '',
+    hidden > 0 ? el('li.more-lanes', {}, plural(words().moreLanes, hidden)) : '',
   )
   const now = run.moments[moment - 1]?.lane
   const near = rows.find(({ lane }) => lane === now && lane !== run.lanes[0])

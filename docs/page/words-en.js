@@ -36,7 +36,7 @@ export const ENGLISH = {
     rests: 'waits for the user',
     ended: 'has ended',
   },
-  moreLanes: '{n} more lanes: see the table below',
+  moreLanes: ['{n} more lane: see the table', '{n} more lanes: see the table'],
   at: 'moment {m} of {n}',
   whole: 'Whole run: ',
   sumOne:

@@ -36,7 +36,7 @@ export const CHINESE = {
     rests: '等待用户',
     ended: '已结束',
   },
-  moreLanes: '另有 {n} 个 lane，见下方表格',
+  moreLanes: ['另有 {n} 个 lane，见下方表格', '另有 {n} 个 lane，见下方表格'],
   at: '第 {m} 个时刻，共 {n} 个',
   whole: '整次运行：',
   sumOne:

@@ -4,8 +4,8 @@ import { readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
 
-const ROOT = dirname(import.meta.dirname)
-export const SOURCES = join(ROOT, 'docs', 'page')
+const ROOT = dirname(dirname(import.meta.dirname))
+const SOURCES = import.meta.dirname
 export const RECORDED = join(ROOT, 'logs', 'recorded')
 export const PAGE = join(ROOT, 'docs', 'index.html')
 
@@ -14,6 +14,7 @@ const STYLES = ['base.css', 'panel.css', 'stage.css', 'narrow.css']
 const SCRIPTS = [
   'lane.js',
   'session.js',
+  'facts.js',
   'run.js',
   'words-en.js',
   'words-zh.js',

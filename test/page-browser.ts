@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { accessSync, constants } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import process from 'node:process'
 import type { Readable, Writable } from 'node:stream'
@@ -24,14 +24,7 @@ export function findBrowser(): string | undefined {
   const folders = ['/usr/bin', ...(process.env.PATH ?? '').split(delimiter)]
   const places = usual.split(' ').flatMap((name) => folders.map((it) => join(it, name)))
   const { CHROMIUM_PATH } = process.env
-  return (CHROMIUM_PATH ? [CHROMIUM_PATH] : places).find((path) => {
-    try {
-      accessSync(path, constants.X_OK)
-      return true
-    } catch {
-      return false // not here: the next one
-    }
-  })
+  return (CHROMIUM_PATH ? [CHROMIUM_PATH] : places).find((path) => existsSync(path))
 }
 
 /** Starts a browser with one page; whatever is wrong on its console is kept. */
@@ -123,14 +116,12 @@ export async function openPage(path: string, profile: string) {
     await until(`innerWidth === ${width} && innerHeight === ${height}`)
   }
   const prefer = (name: string, value: string) =>
-    send('Emulation.setEmulatedMedia', { features: name ? [{ name, value }] : [] })
+    send('Emulation.setEmulatedMedia', { features: [{ name, value }] })
   const boxOf = (selector: string) =>
     on(selector, '.getBoundingClientRect().toJSON()') as Promise<Json>
   const close = async () => {
     await ask('Browser.close', {}).catch(() => browser.kill('SIGKILL'))
-    const timer = setTimeout(() => browser.kill('SIGKILL'), 5000)
     await ended
-    clearTimeout(timer)
     // What it has started and not ended yet goes with its group; Windows knows none.
     try {
       if (browser.pid && process.platform !== 'win32')
@@ -143,6 +134,6 @@ export async function openPage(path: string, profile: string) {
   const count = (selector: string) =>
     evaluate<number>(`document.querySelectorAll(${JSON.stringify(selector)}).length`)
   const click = (selector: string) => on(selector, '.click()')
-  const tools = { send, evaluate, until, open, key, drop, resize, prefer, boxOf, close }
-  return { ...tools, text, count, click, events }
+  const page = { send, evaluate, until, open, key, drop, resize, prefer, boxOf, close }
+  return { ...page, text, count, click, events }
 }

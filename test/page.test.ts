@@ -22,40 +22,27 @@ const { makeRun } = await part('run.js')
 
 const rowsOf = (lines: unknown[]) =>
   lines.map((it) => (typeof it === 'string' ? it : JSON.stringify(it))).join('\n')
-const runOf = (...lanes: unknown[][]) =>
-  makeRun(
-    'own',
-    'own',
-    lanes.map((lines) => lane.readLane('a.log', rowsOf(lines))),
-    false,
-  )
+const laneOf = (lines: unknown[]) => lane.readLane('a.log', rowsOf(lines))
+const runOf = (...all: unknown[][]) => makeRun('own', 'own', all.map(laneOf), false)
 const recording = (name: string) => {
-  const files = fs.readdirSync(join(RECORDED, name))
-  return runOf(...files.map((it) => [fs.readFileSync(join(RECORDED, name, it), 'utf8')]))
+  const read = (file: string) => [fs.readFileSync(join(RECORDED, name, file), 'utf8')]
+  return runOf(...fs.readdirSync(join(RECORDED, name)).map(read))
 }
 const bytes = (...values: unknown[]) =>
   values.reduce<number>((sum, it) => sum + Buffer.byteLength(JSON.stringify(it)), 0)
 const sizesOf = (requests: Json[]) => requests.map(({ size }) => size)
 
-/* Lines of lanes. */
 const tools = [{ name: 'bash', description: 'Runs.', input_schema: { type: 'object' } }]
-const head = (name: string, step = '12-own') => ({
-  step,
-  lane: name,
-  system: 'You.',
-  tools,
-})
+const head = (lane: string, step = 'own') => ({ step, lane, system: 'You.', tools })
 const user = (content: unknown) => ({ role: 'user', content })
 const reply = (...content: unknown[]) => ({ role: 'assistant', content })
 const words = (text: string) => ({ type: 'text', text })
-const call = (id: string, name: string, input: unknown) => {
-  return { type: 'tool_use', id, name, input }
-}
+const call = (id: string, name: string, input: unknown) =>
+  Object({ type: 'tool_use', id, name, input })
 const task = (id: string, prompt: string, more = {}) =>
   call(id, 'task', { prompt, ...more })
-const result = (id: string, content: unknown, more = {}) => {
-  return { type: 'tool_result', tool_use_id: id, content, ...more }
-}
+const result = (tool_use_id: string, content: unknown, more = {}) =>
+  Object({ type: 'tool_result', tool_use_id, content, ...more })
 
 test('the shipped page is what its sources and the recordings give', () => {
   assert(html === makePage(), 'npm run page brings docs/index.html up to date')
@@ -76,13 +63,12 @@ test('it fetches nothing, and makes no markup of text', () => {
 test('every label is there in English and in Chinese', async () => {
   const { ENGLISH } = await part('words-en.js')
   const { CHINESE } = await part('words-zh.js')
-  const shapeOf = (words: Json | string): unknown =>
-    typeof words === 'string'
-      ? (words.match(/\{\w+\}/g) ?? []).sort()
-      : Object.entries(words).map(([key, value]) => [key, shapeOf(value)])
+  const shapeOf = (it: Json | string): unknown =>
+    typeof it === 'string'
+      ? (it.match(/\{\w+\}/g) ?? []).sort()
+      : Object.entries(it).map(([key, value]) => [key, shapeOf(value)])
   assert.deepEqual(shapeOf(CHINESE), shapeOf(ENGLISH))
-  const { language, ...others } = ENGLISH
-  assert.doesNotMatch(JSON.stringify(others), /[\u4e00-\u9fff]/, language)
+  assert.doesNotMatch(JSON.stringify({ ...ENGLISH, language: '' }), /[\u4e00-\u9fff]/)
 })
 
 test('requests are as large as the steps count them', () => {
@@ -105,43 +91,28 @@ test('a request without a reply counts, a note does not', () => {
 test('as one history: what the children had is added when they are back', () => {
   const first = [user('One.'), reply(words('1'))]
   const second = [user('Two.\n\n(Files may have changed.)'), reply(words('22'))]
-  const parent = [
-    ...[
-      head('parent'),
-      user('Go.'),
-      reply(task('t1', 'One.')),
-      user([result('t1', '1')]),
-    ],
-    reply(task('t2', 'Two.', { resume: 'sub-1' })),
-    ...[user([result('t2', '2', { is_error: true })]), reply(words('Done.'))],
-  ]
-  const run = runOf([head('sub-1'), ...first, ...second, { event: 'outcome' }], parent)
-  const [{ requests }, child] = run.lanes
-  const sizes = sizesOf(requests)
+  const [one, two] = [task('t1', 'One.'), task('t2', 'Two.', { resume: 'sub-1' })]
+  const back = [user([result('t1', '1')]), user([result('t2', '2', { is_error: true })])]
+  const parent = [user('Go.'), reply(one), back[0], reply(two), back[1], reply()]
+  const child = [...first, ...second, { event: 'outcome' }]
+  const run = runOf([head('sub-1'), ...child], [head('parent'), ...parent])
+  const sizes = sizesOf(run.lanes[0].requests)
   const added = sizesOf(facts.asOneHistory(run)).map((size, i) => size - sizes[i])
   assert.deepEqual(added, [0, bytes(...first), bytes(...first, ...second)])
   const marks = facts.landmarksOf(run).map(({ moment, key }: Json) => `${key} ${moment}`)
   assert.deepEqual(marks, ['task 2', 'back 5', 'task 6', 'failed 10'])
-  assert.equal(facts.openingOf(run), 5)
   assert.deepEqual(facts.search(run, 'files MAY'), [7])
-  const states = [0, 3, 5, 8, 9].map((at) => facts.stateAt(run, child, at).state)
-  assert.deepEqual(
-    states,
-    ['unborn', 'asks', 'rests', 'ended', 'ended'],
-    'events are no work',
-  )
+  const states = [0, 3, 5, 8, 9].map((at) => facts.stateAt(run, run.lanes[1], at).state)
+  assert.equal(states.join(), 'unborn,asks,rests,ended,ended', 'an event is no work')
   assert.deepEqual(facts.stateAt(run, run.lanes[0], 3), { state: 'waits', who: 'sub-1' })
 })
 
 test('lanes of any name are sorted; those that run at once are told in turn', () => {
   const names = ['sub-10', 'parent', 'helper', 'sub-2', 'sub-1', 'sub-1.summary-1']
   const tasks = ['sub-1', 'sub-10'].map((it) => task(it, it))
-  const lines = (name: string) => [
-    head(name),
-    user(name),
-    reply(...(name === 'parent' ? tasks : [])),
-  ]
-  const run = runOf(...names.map(lines))
+  const run = runOf(
+    ...names.map((it) => [head(it), user(it), reply(...(it === 'parent' ? tasks : []))]),
+  )
   const sorted = 'parent, helper, sub-1, sub-1.summary-1, sub-2, sub-10'
   assert.equal(run.lanes.map(({ name }: Json) => name).join(', '), sorted)
   const order = run.moments.slice(2, 5).map(({ lane }: Json) => lane.name)
@@ -153,19 +124,12 @@ const said = (n: number) => reply(call(`t${n}`, 'bash', { command: `echo ${n}` }
 const got = (n: number) => user([result(`t${n}`, `${n}`.repeat(50))])
 const old = [user('Look.'), said(1), got(1), said(2), got(2), said(3), got(3)]
 const sums = [user('Summary of 2 to 5.'), user('Summary of 2 to 4.')]
+const first = { event: 'compacted', replaced: [2, 3, 4, 5], by: 'sub-1.summary-1' }
+const second = { event: 'compacted', replaced: [2, 3, 4], by: 'again' }
+const found = [sums[1], reply(words('Found.'))]
 const compacted = [
   [head('parent'), user('Go.'), reply(task('t', 'Look.')), user([result('t', 'Found.')])],
-  [
-    ...[head('sub-1'), ...old],
-    ...[{ event: 'compacted', replaced: [2, 3, 4, 5], by: 'sub-1.summary-1' }, sums[0]],
-    ...[
-      said(4),
-      got(4),
-      { event: 'compacted', replaced: [2, 3, 4], by: 'again' },
-      sums[1],
-    ],
-    reply(words('Found.')),
-  ],
+  [head('sub-1'), ...old, first, sums[0], said(4), got(4), second, ...found],
   [head('sub-1.summary-1'), ...old.slice(0, 5), user('Sum up.'), reply(words('2 to 5'))],
   [head('again'), sums[0], said(3), got(3), user('Sum up.'), reply(words('2 to 4'))],
 ]
@@ -177,9 +141,8 @@ test('a compaction: what it replaced is left out of the next request', () => {
   assert.equal(child.requests.at(-1).size, bytes('You.', tools, ...held))
   const gone = [...child.leftOut].map(([line, by]) => `${line}>${by}`).join(' ')
   assert.equal(gone, '1>8 2>8 3>8 4>8 8>12 5>12 6>12')
-  const owners = run.parts.map(({ lane, owner }: Json) => `${lane.name} of ${owner.name}`)
-  const expected = 'sub-1 of parent, sub-1.summary-1 of sub-1, again of sub-1'
-  assert.deepEqual(owners.sort(), expected.split(', ').sort())
+  const owners = run.parts.map(({ lane, owner }: Json) => `${lane.name}@${owner.name}`)
+  assert.equal(owners.join(), 'sub-1@parent,sub-1.summary-1@sub-1,again@sub-1')
   const all = compacted[1].slice(1).filter((line) => 'role' in line)
   assert.equal(facts.broughtBack(run, 9), bytes(...all), 'a summary lane holds copies')
 })
@@ -204,79 +167,60 @@ const chain = (...messages: Json[]) => {
   return rows
 }
 const start = row(undefined, user('Compare two modules.'))
-const deadEnd = row(start, counted('m0', 90, words('A dead end.')))
-// One reply in three rows, and each result beside the way from row to row.
-const replied = [row(start, counted('m1', 100, words('Two agents.')))]
+// A dead end; one reply in three rows, and each result beside the way from row to row.
+const replied = ['m0', 'm1'].map((id) =>
+  row(start, counted(id, 100, words('Two agents.'))),
+)
 for (const it of [agent('c1', 'Web?'), agent('c2', 'Jobs?')]) {
   replied.push(row(replied.at(-1), counted('m1', 100, it)))
 }
 const answers = [
-  row(replied[1], user([result('c1', 'ok')]), { toolUseResult: { agentId: 'web' } }),
-  row(replied[2], user([result('c2', 'ok')])),
+  row(replied[2], user([result('c1', 'ok')]), { toolUseResult: { agentId: 'web' } }),
+  row(replied[3], user([result('c2', 'ok')])),
 ]
-const boundary = {
-  ...row(undefined, {}, { type: 'system', subtype: 'compact_boundary' }),
-  logicalParentUuid: answers[1].uuid,
-}
+const compact = { type: 'system', subtype: 'compact_boundary' }
+const boundary = row(undefined, {}, { ...compact, logicalParentUuid: answers[1].uuid })
 const again = row(boundary, user('This session is being continued.'))
 const refused = row(again, reply(words('API Error: 529')), { isApiErrorMessage: true })
 const last = row(refused, counted('m2', 60, words('They differ.')))
-const main = [{ type: 'mode', sessionId: 's-1' }, start, deadEnd, ...replied, ...answers]
+const main = [{ type: 'mode', sessionId: 's-1' }, start, ...replied, ...answers]
 main.push(boundary, again, refused, last)
 const web = chain(
   ...[user('Web?'), counted('w1', 10, agent('c3', 'Deeper?'))],
   ...[user([result('c3', 'deep')]), counted('w2', 40, words('Web.'))],
 )
-const jobs = chain(
-  user('Jobs?'),
-  counted('j1', 20, call('c4', 'Bash', { command: 'ls' })),
-)
+const jobs = chain(user('Jobs?'), counted('j1', 20, call('c4', 'Bash', {})))
 const session: Record<string, unknown[]> = {
   's-1.jsonl': main,
   's-1/subagents/agent-web.jsonl': web,
-  's-1/subagents/agent-deep.jsonl': chain(
-    user('Deep…'),
-    counted('d1', 5, words('Deep.')),
-  ),
+  's-1/subagents/agent-deep.jsonl': chain(user('Deep?'), counted('d1', 5, words('Yes.'))),
   's-1/subagents/agent-deep.meta.json': [{ agentType: 'Plan', toolUseId: 'c3' }],
   's-1/subagents/agent-jobs.jsonl': jobs,
 }
 const sessionRun = (files: Record<string, unknown[]>) => {
-  const read = Object.entries(files).map(([path, rows]) => {
-    return { name: basename(path), text: rowsOf(rows) }
-  })
-  return makeRun('cc', 'cc', readSession(read), false)
+  const read = ([path, rows]: [string, unknown[]]) =>
+    Object({ name: basename(path), text: rowsOf(rows) })
+  return makeRun('cc', 'cc', readSession(Object.entries(files).map(read)), false)
 }
 const linksOf = ({ parts }: Json) =>
-  parts
-    .map(({ owner, call }: Json) => `${call.id} in ${owner.name}`)
-    .sort()
-    .join(', ')
+  new Set(parts.map(({ owner, call }: Json) => `${call.id} in ${owner.name}`))
 
 test('a Claude Code session: agents opposite their calls, sizes in tokens', () => {
   const run = sessionRun(session)
   const { lines, requests, leftOut } = run.lanes[0]
-  const told = lines.map(
-    ({ event, role, content }: Json) => event ?? `${role} ${content.length}`,
-  )
-  const expected =
-    'user 20, assistant 3, user 2, compacted, user 32, api_error, assistant 1'
-  assert.equal(
-    told.join(', '),
-    expected,
-    'one reply, one message of results, no dead end',
-  )
+  const told = lines.map((it: Json) => it.event ?? `${it.role} ${it.content.length}`)
+  // One reply, one message of results, and no dead end.
+  const expected = 'user 20|assistant 3|user 2|compacted|user 32|api_error|assistant 1'
+  assert.equal(told.join('|'), expected)
   assert.deepEqual([...sizesOf(requests), leftOut.size], [101, 61, 3], 'counted once')
-  assert.equal(linksOf(run), 'c1 in main, c2 in main, c3 in Explore-1')
+  assert.deepEqual(linksOf(run), new Set(['c1 in main', 'c2 in main', 'c3 in Explore-1']))
   const failed = run.parts.filter(facts.isFailed).map(({ lane }: Json) => lane.id)
   assert.deepEqual(failed, ['jobs'], 'it has no report')
   // What the contexts grew by, each with its last reply: of web, of deep and of jobs.
   assert.equal(run.asOne.at(-1).size, 61 + (41 - 11 + 7) + 7 + 7)
-})
-
-test('old sessions keep the agents in the main file', () => {
-  const run = sessionRun({ 's.jsonl': [...main, ...web, ...jobs] })
-  assert.equal(linksOf(run), 'c1 in main, c2 in main')
+  // Old sessions keep the rows of agents in the main file.
+  const merged = sessionRun({ 's.jsonl': [...main, ...web, ...jobs] })
+  assert.deepEqual(linksOf(merged), new Set(['c1 in main', 'c2 in main']))
 })
 
 const chromium = findBrowser()
@@ -291,8 +235,10 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     fs.writeFileSync(file, rowsOf(lines))
     return file
   }
-  const isNow = async (card: string) =>
-    assert.equal(await page.text('[aria-current=step] .fold'), card)
+  const isNow = (card: string) =>
+    page.until(
+      `document.querySelector('[aria-current=step] .fold').innerText === '${card}'`,
+    )
 
   before(async () => {
     page = await openPage(chromium as string, join(folder, 'profile'))
@@ -306,14 +252,16 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     await page.open('')
     for (const name of folders) {
       const run = recording(name)
-      const { length } = run.moments
       await page.evaluate(`location.hash = '#${name}'`)
       await page.until(`document.title.startsWith('${name} ')`)
-      assert.equal(await page.text('#count'), `${facts.openingOf(run)} / ${length}`)
+      assert.equal(
+        await page.text('#count'),
+        `${facts.openingOf(run)} / ${run.moments.length}`,
+      )
       await page.click('#first')
       assert.equal(await page.count('.card'), 1)
       await page.click('#last')
-      assert.equal(await page.count('.card'), Math.min(150, length))
+      assert.equal(await page.count('.card'), Math.min(150, run.moments.length))
       const held = run.lanes.map((it: Json) => `${facts.heldAt(it, it.lines.length)}`)
       const sizes = `Array.from(document.querySelectorAll('#bars li'), (it) => it.dataset.size)`
       assert.deepEqual(await page.evaluate(sizes), held, name)
@@ -322,11 +270,9 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
 
   test('back and forward, moment by moment, the same cards', async () => {
     await page.open('#09-resume/1')
+    const step = '.click(), document.getElementById("stage").innerText'
     const walk = (id: string) =>
-      page.evaluate<string[]>(`Array.from({ length: 27 }, () => {
-        document.getElementById('${id}').click()
-        return document.getElementById('stage').innerText
-      })`)
+      page.evaluate<string[]>(`Array.from({ length: 27 }, () => (${id}${step}))`)
     const forward = await walk('forward')
     assert.deepEqual((await walk('back')).slice(0, -1), forward.slice(0, -1).reverse())
   })
@@ -335,9 +281,9 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     await page.resize(1280, 720)
     await page.open('')
     const { lanes, asOne } = recording('04-subagent')
-    const sizes = [12, lanes[0].requests.at(-1).size, asOne.at(-1).size]
-    const sum = (await page.text('#sum')).replaceAll(',', '')
-    assert.match(sum, new RegExp(sizes.join('\\b.*\\b'), 's'))
+    const largest = [lanes[0].requests, asOne].map((it) => sizesOf(it).at(-1))
+    const told = largest.map((size) => size.toLocaleString('en-US')).join('.*')
+    assert.match(await page.text('#sum'), new RegExp(told))
     await isNow('parent 3')
     const card = await page.boxOf('[aria-current=step]')
     const [panel, player] = [await page.boxOf('#panel'), await page.boxOf('#player')]
@@ -349,15 +295,11 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
 
   test('an address opens a moment; keys, the list and the search go to others', async () => {
     await page.open('#04-subagent/1')
-    const keys = {
-      n: 'parent 2',
-      ArrowRight: 'sub-1 1',
-      p: 'parent 2',
-      ArrowLeft: 'parent 1',
-    }
-    for (const [key, card] of Object.entries(keys)) {
-      await page.key(key)
-      await isNow(card)
+    for (const step of 'n:parent 2|ArrowRight:sub-1 1|p:parent 2|ArrowLeft:parent 1'.split(
+      '|',
+    )) {
+      await page.key(step.split(':')[0])
+      await isNow(step.split(':')[1])
     }
     await page.until(`location.hash === '#04-subagent/1'`)
     await page.evaluate(`(() => {
@@ -379,7 +321,6 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     await page.key(' ')
     assert.equal(await page.evaluate(`document.getElementById('play').title`), '暂停')
     await page.until(`document.getElementById('play').title === '播放'`)
-    assert.equal(await page.text('#count'), '18 / 18')
     await page.click('#language')
     assert.equal(await page.text('h1'), 'Two histories, side by side')
     await page.until(`location.search === '?lang=en'`)
@@ -390,10 +331,7 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
       await page.resize(width, 900)
       for (const address of ['#10-parallel', '#04-subagent']) {
         await page.open(address)
-        assert(
-          (await page.evaluate<number>('document.body.scrollWidth')) <= width,
-          address,
-        )
+        await page.until(`document.body.scrollWidth <= ${width}`)
       }
       const left = await page.boxOf('.section:has(.child) .left')
       assert.equal(left.right < (await page.boxOf('.child')).left, width >= 700)
@@ -403,38 +341,26 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
         .map((it) => it.outerHTML)`
       assert.deepEqual(await page.evaluate(small), [], 'targets of 24 pixels')
     }
-    await page.resize(1280, 900)
   })
 
-  test('dark and light; no motion for those who ask for none; names for all', async () => {
+  test('dark, where it is asked for; no motion for those who ask for none; names for all', async () => {
     const style = (of: string) => `getComputedStyle(document.querySelector('${of}'))`
-    for (const scheme of ['light', 'dark']) {
-      await page.prefer('prefers-color-scheme', scheme)
-      await page.open('#04-subagent/5')
-      const colours = `(({ color, backgroundColor }) => [color, backgroundColor])(${style('body')})`
-      const contrast = contrastOf(await page.evaluate<string[]>(colours))
-      assert(contrast > 7, `${scheme}: ${contrast}`)
-    }
+    await page.prefer('prefers-color-scheme', 'dark')
+    await page.open('#04-subagent/5')
+    assert.equal(
+      await page.evaluate(`${style('body')}.backgroundColor`),
+      'rgb(21, 23, 27)',
+    )
     await page.key('ArrowRight')
     const motion = `${style('[aria-current=step]')}.animationName`
     assert.equal(await page.evaluate(motion), 'appear')
     await page.prefer('prefers-reduced-motion', 'reduce')
     assert.equal(await page.evaluate(motion), 'none')
-    await page.prefer('', '')
     const { nodes } = await page.send('Accessibility.getFullAXTree')
-    const roles = [
-      'button',
-      'link',
-      'slider',
-      'combobox',
-      'searchbox',
-      'image',
-      'heading',
-    ]
-    for (const { ignored, role, name } of nodes) {
-      if (ignored || !roles.includes(role.value)) continue
-      assert(name.value.trim(), `a ${role.value} without a name`)
-    }
+    const roles = /^(button|link|slider|combobox|searchbox|image|heading)$/
+    const isNameless = ({ ignored, role, name }: Json) =>
+      !ignored && roles.test(role.value) && !name.value.trim()
+    assert.deepEqual(nodes.filter(isNameless), [])
   })
 
   test('a folder is dropped, and dropped again: it takes its own place', async () => {
@@ -463,7 +389,6 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     await page.drop([join(folder, 'cc')])
     await page.click('#last')
     assert.match(await page.text('#notices'), /^Opened session-s-1 \(dropped\): main, /)
-    assert.match(await page.text('#numbers'), /tokens as the API counted them/)
     assert.match(await page.text('#origin'), /It can hold secrets/)
     assert.equal(await page.text('.plot .axis'), 'tokens')
     assert.equal(await page.count('.child > .child.inner'), 1, 'an agent of an agent')
@@ -488,13 +413,9 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     const evil = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>'
     const odd = [null, 5, evil, { type: evil }, { type: 'text', text: { a: evil } }]
     const calls = [call(evil, evil, { [evil]: evil }), call('x', 'task', null)]
+    const header = { note: evil, model: { a: evil }, tools: [{ name: evil }, null] }
     const lines = [
-      {
-        ...head(evil, evil),
-        note: evil,
-        model: { a: evil },
-        tools: [{ name: evil }, null],
-      },
+      { ...head(evil, evil), ...header },
       ...[user(evil), user(odd), reply(...calls, { type: 'image' })],
       user([result(evil, evil), result('x', odd, { is_error: true }), result('y', null)]),
       { level: evil, event: 'constructor', status: { a: 1 }, error: evil, more: evil },
@@ -511,14 +432,7 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
       assert((await page.text('#stage')).includes(evil))
       assert.equal(await page.count('#stage img, main script, [onerror]'), 0)
     }
-    assert.equal(
-      await page.evaluate('window.ran ?? Object.prototype.polluted'),
-      undefined,
-    )
-    const markup = `document.body.insertAdjacentHTML('beforeend', '<b></b>')`
-    await assert.rejects(page.evaluate(markup), /TrustedHTML/, 'whoever makes it')
-    const isOurs = (event: Json) => /TrustedHTML/.test(JSON.stringify(event))
-    page.events.splice(0, page.events.length, ...page.events.filter((it) => !isOurs(it)))
+    assert(!(await page.evaluate('window.ran ?? Object.prototype.polluted')))
   })
 
   test('10,000 messages stay usable', async () => {
@@ -535,28 +449,17 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     assert.equal(await page.count('.card'), 300)
   })
 
-  test('in all this no request left the page, and the console stayed empty', () => {
+  test('no request left the page, the console stayed empty; markup is refused', async () => {
     const told = (pattern: RegExp) =>
       page.events.filter(({ method }) => pattern.test(method)).map(({ params }) => params)
     const asked = told(/requestWillBeSent$/).map(({ request }) => request.url)
-    const isOwn = (url: string) =>
-      /^(data|about):/.test(url) || url.startsWith(pathToFileURL(PAGE).href)
-    assert.deepEqual(
-      asked.filter((url) => !isOwn(url)),
-      [],
+    const own = new RegExp(`^(data:|about:|${pathToFileURL(PAGE).href})`)
+    assert(
+      asked.every((url) => own.test(url)),
+      asked.join('\n'),
     )
     assert.deepEqual(told(/exceptionThrown|entryAdded|consoleAPICalled/), [])
+    const markup = `document.body.insertAdjacentHTML('beforeend', '<b></b>')`
+    await assert.rejects(page.evaluate(markup), /TrustedHTML/, 'whoever makes it')
   })
 })
-
-/** The contrast of two colours (`rgb(1, 2, 3)`), from 1 to 21, as WCAG counts it. */
-function contrastOf(colours: string[]): number {
-  const lights = colours.map((colour) => {
-    const [r, g, b] = (colour.match(/\d+/g) ?? []).map((part) => {
-      const c = Number(part) / 255
-      return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4
-    })
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-  })
-  return (Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05)
-}

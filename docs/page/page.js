@@ -58,7 +58,9 @@ function decode(text) {
 /** A little late, for browsers refuse an address that changes many times a second. */
 function writeAddress() {
   clearTimeout(addressTimer)
+  const { hash } = location
   addressTimer = setTimeout(() => {
+    if (location.hash !== hash) return // a link was followed meanwhile
     const query = new URLSearchParams()
     if (view.language) query.set('lang', view.language)
     if (view.behind !== undefined) query.set('behind', view.behind)

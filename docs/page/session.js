@@ -83,19 +83,21 @@ function toLane({ file, id, rows }, metas) {
  * reply hang beside that way when calls run at the same time: they belong to it.
  */
 function branchOf(rows) {
-  const places = new Map() // uuid → its rows: what a compaction keeps is written again
-  for (const [i, { uuid }] of rows.entries()) {
-    if (uuid) places.set(uuid, [...(places.get(uuid) ?? []), i])
-  }
   const isTold = ({ type, message }) => ['user', 'assistant'].includes(type) && message
   const chain = new Set()
+  const told = rows.filter(isTold)
+  const linked = told.filter(({ uuid, parentUuid }) => uuid && parentUuid)
+  if (linked.length < told.length / 2) return rows // nothing says what belongs together
   let at = rows.findLastIndex(isTold)
-  if (rows[at]?.uuid === undefined) return rows // nothing says how they belong together
-  while (at >= 0 && at !== undefined) {
+  while (at >= 0) {
     chain.add(at)
     const { parentUuid, logicalParentUuid } = rows[at]
-    const before = (i) => i < at
-    at = (places.get(parentUuid ?? logicalParentUuid) ?? []).findLast(before)
+    const above = parentUuid ?? logicalParentUuid
+    // What a compaction keeps is written again, so the last one before it is meant;
+    // what hangs on a row that is not there, goes on from the message before it.
+    const found = rows.findLastIndex(({ uuid }, i) => i < at && uuid === above)
+    const before = rows.findLastIndex((row, i) => i < at && isTold(row))
+    at = !above ? -1 : found < 0 ? before : found
   }
   const replies = new Set()
   const calls = new Set()
@@ -112,7 +114,7 @@ function branchOf(rows) {
   const seen = new Set()
   return rows.filter((row, i) => {
     const isKept = chain.has(i) || isOfReply(row) || answers(row)
-    const isNew = !seen.has(row.uuid)
+    const isNew = row.uuid === undefined || !seen.has(row.uuid)
     if (isKept) seen.add(row.uuid)
     return isKept && isNew
   })

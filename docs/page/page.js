@@ -16,17 +16,21 @@ import {
   drawOrigin,
   drawSum,
 } from './told.js'
-import { $, addressOf, el, number, runs, say, svg, view, WORDS, words } from './view.js'
+import {
+  $,
+  addressOf,
+  el,
+  ICONS,
+  number,
+  runs,
+  say,
+  setIcon,
+  view,
+  WORDS,
+  words,
+} from './view.js'
 
 const FIRST_SHOWN = '04-subagent'
-const ICONS = {
-  first: 'M2 2h2.5v12H2zM14 2v12L5.5 8z',
-  back: 'M11 2v12L3.5 8z',
-  play: 'M4 2v12l9-6z',
-  pause: 'M3 2h3.5v12H3zM9.5 2H13v12H9.5z',
-  forward: 'M5 2v12l7.5-6z',
-  last: 'M11.5 2H14v12h-2.5zM2 2v12l8.5-6z',
-}
 const PAUSE = 1300 // between two messages, in milliseconds
 const isCalm = matchMedia('(prefers-reduced-motion: reduce)')
 let timer
@@ -191,14 +195,6 @@ function drawNotices() {
 }
 
 /* Moving through the run. */
-
-function setIcon(id, label, icon = id) {
-  const path = svg('path', { d: ICONS[icon] })
-  const drawing = svg('svg.icon', { viewBox: '0 0 16 16', 'aria-hidden': 'true' }, path)
-  $(id).replaceChildren(drawing)
-  $(id).setAttribute('aria-label', label)
-  $(id).title = label
-}
 
 function goTo(moment) {
   const next = clamp(moment)

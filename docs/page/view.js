@@ -87,3 +87,20 @@ function longText(name, value, lines, characters) {
   fold(true)
   return [box, button]
 }
+
+export const ICONS = {
+  first: 'M2 2h2.5v12H2zM14 2v12L5.5 8z',
+  back: 'M11 2v12L3.5 8z',
+  play: 'M4 2v12l9-6z',
+  pause: 'M3 2h3.5v12H3zM9.5 2H13v12H9.5z',
+  forward: 'M5 2v12l7.5-6z',
+  last: 'M11.5 2H14v12h-2.5zM2 2v12l8.5-6z',
+}
+
+export function setIcon(id, label, icon = id) {
+  const path = svg('path', { d: ICONS[icon] })
+  const drawing = svg('svg.icon', { viewBox: '0 0 16 16', 'aria-hidden': 'true' }, path)
+  $(id).replaceChildren(drawing)
+  $(id).setAttribute('aria-label', label)
+  $(id).title = label
+}

@@ -83,8 +83,7 @@ test('a request without a reply counts, a note does not', () => {
   const events = 'api_error empty_reply no_answer no_connection bad_reply call_as_text'
   const lines = events.split(' ').map((event) => ({ level: 'warn', event }))
   const [{ requests }] = runOf([head('parent'), user('Go.'), ...lines]).lanes
-  const size = bytes('You.', tools, user('Go.'))
-  assert.deepEqual(sizesOf(requests), Array(5).fill(size))
+  assert.deepEqual(sizesOf(requests), Array(5).fill(bytes('You.', tools, user('Go.'))))
 })
 
 test('as one history: what the children had is added when they are back', () => {
@@ -234,10 +233,8 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     fs.writeFileSync(file, rowsOf(lines))
     return file
   }
-  const isNow = (card: string) =>
-    page.until(
-      `document.querySelector('[aria-current=step] .fold').innerText === '${card}'`,
-    )
+  const isNow = async (card: string) =>
+    assert.equal(await page.text('[aria-current=step] .fold'), card)
 
   before(async () => {
     page = await openPage(chromium as string, join(folder, 'profile'))

@@ -101,7 +101,8 @@ function drawLine({ kind, name, lane, points, end }) {
   const steps = points.map(({ at, size }) => `H${x(at)}V${y(size)}`).join('')
   const d = `M${x(points[0].at)} ${y(points[0].size)}${steps}H${x(Math.max(end, last.at))}`
   const paint = kind === 'of-other' ? undefined : lane
-  const dash = kind === 'of-child' ? DASHES[(lane.look - 1) % DASHES.length] : undefined
+  const own = lane.isSummary ? '2 2' : DASHES[(lane.look - 1) % DASHES.length]
+  const dash = kind === 'of-child' ? own : undefined
   const dots = kind === 'of-one' ? [] : points.length > 120 ? [last] : points
   return [
     svg(`path.curve.${kind}`, { d, lane: paint, 'stroke-dasharray': dash || undefined }),
@@ -129,7 +130,8 @@ function labelsOf(lines, left, right, bottom) {
   const placed = []
   const shown = lines.length > 9 ? lines.filter(({ kind }) => kind !== 'of-child') : lines
   for (const { kind, name, lane, points, end } of shown) {
-    const last = points.at(-1)
+    // A rising line leaves room above its middle; that of the other run may have it.
+    const last = points.at(kind === 'of-other' ? Math.floor(points.length / 2) : -1)
     const told =
       kind === 'of-parent' || kind === 'of-one' ? `${name} ${number(last.size)}` : name
     const width = 4 + [...told].reduce((sum, it) => sum + (it > '\u2e80' ? 11.5 : 6.3), 0)

@@ -52,7 +52,9 @@ export function drawSum() {
   const note = Object.hasOwn(words().notes, run.name)
     ? words().notes[run.name]
     : undefined
-  const noted = note && run.isRecorded ? [el('span.sum-note', {}, note)] : []
+  const noted = note && run.isRecorded ? [el('span.sum-note', {}, ` ${note}`)] : []
+  const n = total(run.lanes.map(({ leftOut }) => leftOut.size))
+  if (n > 0) noted.unshift(' ', ...tellBold(plural(words().sumCompacted, n)))
   $('sum').replaceChildren(el('span.whole', {}, words().whole), ...told, ...noted)
 }
 
@@ -202,7 +204,10 @@ export function drawNumbers() {
     return of.lanes.length > 1 ? [...each, all] : each
   })
   const sums = rows.map(({ lanes }) => sumsOf(lanes))
-  const keys = Object.keys(words().columns).filter((key) => sums.some((it) => key in it))
+  // Where sizes are tokens, all requests are the tokens in.
+  const isShown = (key) =>
+    sums.some((it) => key in it) && !(run.unit === 'tokens' && key === 'tokensIn')
+  const keys = Object.keys(words().columns).filter(isShown)
   const titles = [words().lane, ...keys.map((key) => words().columns[key]), words().ended]
   const body = rows.map(({ of, name, lanes }, i) => {
     const lane = of === run && lanes.length === 1 ? lanes[0] : undefined

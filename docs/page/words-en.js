@@ -56,6 +56,10 @@ export const ENGLISH = {
   sumTotal: 'In total, all requests are {all}.',
   sumMore: 'In total more: all requests are {all}, in {run} {before}.',
   sumLess: 'In total less: all requests are {all}, in {run} {before}.',
+  sumCompacted: [
+    '{n} older message was replaced by a summary.',
+    '{n} older messages were replaced by summaries.',
+  ],
   notes: {
     '04-subagent.false-summary':
       'Here the report was wrong: a report is a claim. The parent checked it and did the ' +

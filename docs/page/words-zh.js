@@ -55,6 +55,7 @@ export const CHINESE = {
   sumTotal: '总量：所有 lane 的全部请求共 {all}。',
   sumMore: '总量反而更多：全部请求共 {all}，{run} 是 {before}。',
   sumLess: '总量也更少：全部请求共 {all}，{run} 里是 {before}。',
+  sumCompacted: ['{n} 条较早的消息由摘要取代。', '{n} 条较早的消息由摘要取代。'],
   notes: {
     '04-subagent.false-summary':
       '这里带回来的报告是错的：报告只是一种说法。父代理核对之后自己补完，这些工作最终还是' +

@@ -40,7 +40,7 @@ export function parseJson(text) {
   }
 }
 
-const isHeader = (value) =>
+export const isHeader = (value) =>
   typeof value?.lane === 'string' && Array.isArray(value.tools) && !value.role
 export const isMessage = (line) =>
   (line?.role === 'user' || line?.role === 'assistant') &&

@@ -6,6 +6,8 @@ import { $, number, say, sized, svg, view, words } from './view.js'
 
 const EDGE = { left: 14, right: 12, top: 16, bottom: 31 }
 const DASHES = ['', '7 3', '2 3', '9 3 2 3', '12 4', '4 2 1 2']
+/** Six colours come with six dashes: the next six lanes have others. */
+const dashOf = (i) => DASHES[(i + Math.floor(i / 6)) % 6]
 /** x and y of a moment and a size, and the moment at an x; set by drawPlot. */
 export let scale
 
@@ -101,7 +103,7 @@ function drawLine({ kind, name, lane, points, end }) {
   const steps = points.map(({ at, size }) => `H${x(at)}V${y(size)}`).join('')
   const d = `M${x(points[0].at)} ${y(points[0].size)}${steps}H${x(Math.max(end, last.at))}`
   const paint = kind === 'of-other' ? undefined : lane
-  const own = lane.isSummary ? '2 2' : DASHES[(lane.look - 1) % DASHES.length]
+  const own = lane.isSummary ? '2 2' : dashOf(lane.look - 1)
   const dash = kind === 'of-child' ? own : undefined
   const dots = kind === 'of-one' ? [] : points.length > 120 ? [last] : points
   return [

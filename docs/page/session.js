@@ -1,22 +1,23 @@
 // Reading a Claude Code session: <session>.jsonl, and of each agent a file
 // agent-<id>.jsonl (with or without agent-<id>.meta.json). It becomes lanes like ours.
 
-import { isCall, isMessage, isResult, measure, parseJson, promptOf } from './lane.js'
+import {
+  isCall,
+  isHeader,
+  isMessage,
+  isResult,
+  measure,
+  parseJson,
+  promptOf,
+} from './lane.js'
 
 /** The tools that start an agent; older versions call it Task. */
 export const TASK_TOOLS = ['task', 'Task', 'Agent']
 
-/** Whether a file's text is a session's: one of its first rows is a row of one. */
+/** Whether a file's text is a session's, and not one of our lanes. */
 export const isSession = (text) =>
-  text
-    .slice(0, 100_000)
-    .split('\n', 40)
-    .some((row) => {
-      const value = parseJson(row)
-      return (
-        typeof value?.sessionId === 'string' || (value?.message && 'isSidechain' in value)
-      )
-    })
+  !isHeader(parseJson(text.split('\n', 1)[0])) &&
+  /"(sessionId|isSidechain)"\s*:/.test(text)
 
 /**
  * The lanes of the files of one session: the main conversation first, then each agent.

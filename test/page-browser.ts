@@ -76,7 +76,7 @@ export async function openPage(path: string, profile: string) {
   /** Waits in the page, frame by frame, until an expression is true. */
   const until = (expression: string) =>
     evaluate(`new Promise((done, fail) => {
-      const end = performance.now() + 5000
+      const end = performance.now() + 20_000
       const look = () => {
         if (${expression}) done()
         else if (performance.now() < end) requestAnimationFrame(look)

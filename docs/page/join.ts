@@ -24,6 +24,7 @@ const SCRIPTS = [
   'stage.js',
   'plot.js',
   'told.js',
+  'finder.js',
   'files.js',
   'page.js',
 ]

@@ -1,8 +1,9 @@
 // The page itself: what is shown, its address, and moving through a run.
 
 import { roleInStory } from './card.js'
-import { landmarksOf, openingOf, search } from './facts.js'
+import { openingOf } from './facts.js'
 import { filesOf, notices, openFiles, tell } from './files.js'
+import { drawFound, drawJumps, nextFound, nextJump } from './finder.js'
 import { Broken, brief, isMessage, readLane } from './lane.js'
 import { drawLinks } from './links.js'
 import { drawNow, drawPlot, scale } from './plot.js'
@@ -109,6 +110,7 @@ function drawAll() {
   clearStage()
   drawPlot(comparison())
   drawMoment()
+  measurePanel()
 }
 
 /** Draws what a step changes. */
@@ -133,7 +135,6 @@ function drawMoment() {
   drawBars()
   drawFound()
   drawSentence()
-  measurePanel()
 }
 
 /** The moment in a sentence: this is what a screen reader says at each step. */
@@ -176,13 +177,16 @@ function drawRuns() {
   $('compare').value = comparison()?.name ?? ''
 }
 
-/** What sticks to the top must not cover what is scrolled to. */
+let heights = ''
+
+/** What sticks to top and bottom must not cover what is scrolled to. */
 function measurePanel() {
   const isSticky = getComputedStyle($('panel')).position === 'sticky'
-  const set = (name, height) =>
-    document.documentElement.style.setProperty(name, `${height}px`)
-  set('--panel', isSticky ? $('panel').offsetHeight + 8 : 0)
-  set('--player', $('player').offsetHeight)
+  const panel = isSticky ? $('panel').offsetHeight + 8 : 0
+  const now = `--panel: ${panel}px; --player: ${$('player').offsetHeight}px`
+  if (now === heights) return // to set them costs a layout of the whole page
+  heights = now
+  document.documentElement.style.cssText = now
 }
 
 function drawNotices() {
@@ -245,46 +249,6 @@ function stepTo(moment) {
   goTo(moment)
 }
 
-/* Jumping: to calls and returns, and to what is searched for. */
-
-function drawJumps() {
-  const options = landmarksOf(view.run).map(({ moment, key, who }) => {
-    const told = say(words().jumps[key], { m: number(moment), who })
-    return el('option', { value: moment }, told)
-  })
-  $('jump').replaceChildren(el('option', { value: '' }, words().jump), ...options)
-  $('jump').disabled = options.length === 0
-}
-
-/** The next of some moments in a direction, 1 or -1. */
-const nextOf = (moments, direction) =>
-  direction > 0
-    ? moments.find((it) => it > view.moment)
-    : moments.findLast((it) => it < view.moment)
-
-function jump(direction) {
-  const next = nextOf(
-    landmarksOf(view.run).map(({ moment }) => moment),
-    direction,
-  )
-  if (next) stepTo(next)
-}
-
-function drawFound() {
-  const found = search(view.run, $('search').value)
-  const i = found.indexOf(view.moment) + 1
-  const told = { i: number(i), n: number(found.length) }
-  const nothing = $('search').value === '' ? '' : words().notFound
-  $('found').textContent = found.length > 0 ? say(words().found, told) : nothing
-}
-
-/** To the next message that holds what is searched for; after the last, the first. */
-function find(direction) {
-  const found = search(view.run, $('search').value)
-  const next = nextOf(found, direction) ?? found.at(direction > 0 ? 0 : -1)
-  if (next) stepTo(next)
-}
-
 function drawFold() {
   $('fold').textContent = view.openAll ? words().foldAll : words().openAll
   $('fold').setAttribute('aria-pressed', view.openAll)
@@ -301,7 +265,7 @@ $('slider').addEventListener('input', () => stepTo(Number($('slider').value)))
 $('jump').addEventListener('change', () => stepTo(Number($('jump').value)))
 $('search').addEventListener('input', drawFound)
 $('search').addEventListener('keydown', ({ key, shiftKey, isComposing }) => {
-  if (key === 'Enter' && !isComposing) find(shiftKey ? -1 : 1)
+  if (key === 'Enter' && !isComposing) stepTo(nextFound(shiftKey ? -1 : 1))
   if (key === 'Escape') document.body.focus({ preventScroll: true })
 })
 $('fold').addEventListener('click', () => {
@@ -329,8 +293,8 @@ addEventListener('keydown', (event) => {
   const actions = {
     ArrowLeft: () => stepTo(view.moment - 1),
     ArrowRight: () => stepTo(view.moment + 1),
-    n: () => jump(1),
-    p: () => jump(-1),
+    n: () => stepTo(nextJump(1)),
+    p: () => stepTo(nextJump(-1)),
     '/': () => $('search').focus(),
     ' ': () => (timer ? pause() : play()),
   }

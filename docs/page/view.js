@@ -20,7 +20,8 @@ export const tellBold = (sentence, values = {}) =>
   sentence
     .split(/\{(\w+)\}/)
     .map((piece, i) => (i % 2 === 1 ? el('b', {}, String(values[piece])) : piece))
-export const number = (value) => value.toLocaleString('en-US')
+const format = new Intl.NumberFormat('en-US')
+export const number = (value) => format.format(value)
 export const sized = (value, unit = view.run.unit) =>
   say(words()[unit], { n: number(value) })
 export const plural = ([one, many], n) => say(n === 1 ? one : many, { n: number(n) })

@@ -17,8 +17,8 @@ const lane = await part('lane.js')
 const facts = await part('facts.js')
 const { readSession } = await part('session.js')
 const html = fs.readFileSync(PAGE, 'utf8')
-const folders = fs.readdirSync(RECORDED).sort()
 const { makeRun } = await part('run.js')
+const folders = fs.readdirSync(RECORDED).sort()
 const rowsOf = (lines: unknown[]) =>
   lines.map((it) => (typeof it === 'string' ? it : JSON.stringify(it))).join('\n')
 const laneOf = (lines: unknown[]) => lane.readLane('a.log', rowsOf(lines))
@@ -55,8 +55,7 @@ test('it fetches nothing, and makes no markup of text', () => {
   const code = html.replace(/<script type="application\/jsonl"[\s\S]*?<\/script>/g, '')
   assert.doesNotMatch(code, /innerHTML|outerHTML|insertAdjacent|document\.write|eval\(/)
   assert.doesNotMatch(code, /<(link|script|img|iframe)\b[^>]*\b(src|href)="(?!data:)/)
-  const addresses = code.match(/https?:\/\/[^'" ]+/g)
-  assert.deepEqual([...new Set(addresses)], ['http://www.w3.org/2000/svg'])
+  assert.doesNotMatch(code, /https?:\/\/(?!www\.w3\.org\/2000\/svg')/)
 })
 
 test('every label is there in English and in Chinese', async () => {
@@ -158,7 +157,6 @@ const counted = (id: string, tokens: number, ...content: unknown[]) => {
 }
 const agent = (id: string, prompt: string) =>
   call(id, 'Agent', { prompt, subagent_type: 'Explore' })
-/** Rows of a conversation: each message follows the one before. */
 const chain = (...messages: Json[]) => {
   const rows: Json[] = []
   for (const it of messages) rows.push({ ...row(rows.at(-1), it), isSidechain: true })
@@ -203,7 +201,7 @@ const sessionRun = (files: Record<string, unknown[]>) => {
 const linksOf = ({ parts }: Json) =>
   new Set(parts.map(({ owner, call }: Json) => `${call.id} in ${owner.name}`))
 
-test('a Claude Code session: agents opposite their calls, sizes in tokens', () => {
+test('a Claude Code session, or an old one in one file: agents opposite their calls', () => {
   const run = sessionRun(session)
   const { lines, requests, leftOut } = run.lanes[0]
   const told = lines.map((it: Json) => it.event ?? `${it.role} ${it.content.length}`)
@@ -216,9 +214,8 @@ test('a Claude Code session: agents opposite their calls, sizes in tokens', () =
   assert.deepEqual(failed, ['jobs'], 'it has no report')
   // What the contexts grew by, each with its last reply: of web, of deep and of jobs.
   assert.equal(run.asOne.at(-1).size, 61 + (41 - 11 + 7) + 7 + 7)
-  // Old sessions keep the rows of agents in the main file.
-  const merged = sessionRun({ 's.jsonl': [...main, ...web, ...jobs] })
-  assert.deepEqual(linksOf(merged), new Set(['c1 in main', 'c2 in main']))
+  const old = sessionRun({ 's.jsonl': [...main, ...web, ...jobs] })
+  assert.deepEqual(linksOf(old), new Set(['c1 in main', 'c2 in main']))
 })
 
 const chromium = findBrowser()
@@ -297,7 +294,6 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
       await page.key(step.split(':')[0])
       await isNow(step.split(':')[1])
     }
-    await page.until(`location.hash === '#04-subagent/1'`)
     await page.evaluate(`(() => {
       const jump = document.getElementById('jump')
       jump.value = '15'
@@ -318,7 +314,6 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     assert.equal(await page.evaluate(`document.getElementById('play').title`), '暂停')
     await page.until(`document.getElementById('play').title === '播放'`)
     await page.click('#language')
-    assert.equal(await page.text('h1'), 'Two histories, side by side')
     await page.until(`location.search === '?lang=en'`)
   })
 
@@ -359,7 +354,7 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
     assert.deepEqual(nodes.filter(isNameless), [])
   })
 
-  test('a folder is dropped, and dropped again: it takes its own place', async () => {
+  test('a folder that is dropped again takes its own place; files are opened by hand', async () => {
     await page.open('')
     for (const again of ['', ' again']) {
       await page.drop([join(RECORDED, '04-subagent')])
@@ -367,6 +362,11 @@ describe('the page in a browser', { skip, timeout: 60_000 }, () => {
       assert.equal(await page.text('#notices'), said)
     }
     assert.equal(await page.count('.run'), folders.length + 1)
+    const input = { expression: `document.getElementById('files')` }
+    const { objectId } = (await page.send('Runtime.evaluate', input)).result
+    const files = [join(RECORDED, '02-tool-use', 'parent.log')]
+    await page.send('DOM.setFileInputFiles', { objectId, files })
+    await page.until(`document.title.startsWith('02-tool-use (dropped)')`)
   })
 
   test('a compaction is shown as what it is', async () => {

@@ -330,9 +330,8 @@ async function open(files) {
 
 $('files').addEventListener('change', async () => {
   notices.length = 0
-  const files = [...$('files').files]
+  await open([...$('files').files].map((file) => ({ file, folder: '' })))
   $('files').value = '' // so that the same file can be opened again
-  await open(files.map((file) => ({ file, folder: '' })))
 })
 addEventListener('dragover', (event) => {
   if (!event.dataTransfer.types.includes('Files')) return

@@ -1,5 +1,4 @@
 /** A run's lanes as a family: which call started which child, and one history of all. */
-import type { ToolUseBlockParam } from '@anthropic-ai/sdk/resources/messages'
 import {
   isAnswer,
   type LaneFile,
@@ -8,7 +7,7 @@ import {
   sizeOf,
 } from './lane-file.ts'
 import { textOf } from './messages.ts'
-import { toBlocks } from './protocol.ts'
+import { type Json, toBlocks } from './protocol.ts'
 
 /** The lines of a lane that one call brought about: all, unless another resumed it. */
 export type Part = { lane: LaneFile; from: number; to: number }
@@ -17,9 +16,9 @@ export type Part = { lane: LaneFile; from: number; to: number }
 export const summedUpBy = ({ name }: LaneFile) => /^(.+)\.summary-\d+$/.exec(name)?.[1]
 
 /** Which `task` call of the parent started, or resumed, which part of a child. */
-export function partsOf([parent, ...others]: LaneFile[]): Map<ToolUseBlockParam, Part> {
+export function partsOf([parent, ...others]: LaneFile[]): Map<Json, Part> {
   const children = others.filter((lane) => !summedUpBy(lane))
-  const parts = new Map<ToolUseBlockParam, Part>()
+  const parts = new Map<Json, Part>()
   const latest = new Map<string, Part>()
   const replies = parent.lines.filter(({ role }) => role === 'assistant')
   for (const call of replies.flatMap(({ content }) => toBlocks(content))) {
@@ -36,7 +35,7 @@ export function partsOf([parent, ...others]: LaneFile[]): Map<ToolUseBlockParam,
     if (earlier) earlier.to = from
     const part = { lane, from, to: lane.lines.length }
     latest.set(lane.name, part)
-    parts.set(call as ToolUseBlockParam, part)
+    parts.set(call, part)
   }
   return parts
 }
@@ -73,11 +72,18 @@ function sizeOfPart(part?: Part): number {
   return sizeOf(messages.map(({ role, content }) => ({ role, content })))
 }
 
-/** A lane's largest request in words; the parent's also with its children's messages. */
-export function largestRequest(lane: LaneFile, lanes: LaneFile[]): string {
+/**
+ * How many messages a lane has, and its largest request, in words; for the parent also
+ * what that would have been with its children's messages.
+ */
+export function inNumbers(lane: LaneFile, lanes: LaneFile[]): [string, string] {
+  const { length } = lane.lines.filter(({ role }) => role)
   const most = (sizes: number[]) => Math.max(0, ...sizes).toLocaleString('en-US')
   const size = `largest request ${most(requestSizes(lane))} bytes`
   const children = lanes.slice(1).filter((other) => !summedUpBy(other))
-  if (lane !== lanes[0] || children.length === 0) return size
-  return `${size} (computed: ${most(asOneHistory(lanes))} with its children's messages)`
+  const isAlone = lane !== lanes[0] || children.length === 0
+  const computed = isAlone
+    ? ''
+    : ` (computed: ${most(asOneHistory(lanes))} with its children's messages)`
+  return [`${length} message${length === 1 ? '' : 's'}`, size + computed]
 }

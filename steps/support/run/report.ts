@@ -1,7 +1,7 @@
 /** What a run says of itself, at its start and at its end. */
 import { relative } from 'node:path'
 import process from 'node:process'
-import { largestRequest } from '../base/family.ts'
+import { inNumbers } from '../base/family.ts'
 import { type Lane, type LaneFile, readFolder } from '../base/lane-file.ts'
 import { complain, print } from '../terminal/screen.ts'
 import type { Place } from './folders.ts'
@@ -43,13 +43,12 @@ export function summarize(
     broken = error as Error // somebody has taken a file away
   }
   for (const { name, sums, earlier } of lanes) {
-    const count = `${sums.messages} message${sums.messages === 1 ? '' : 's'}`
     const file = files.find((file) => file.name === name)
-    // Counted from the file, as everywhere else.
-    const size = file ? `, ${largestRequest(file, files)}` : ''
+    // Counted from the files, as everywhere else.
+    const numbers = file ? inNumbers(file, files).join(', ') : 'not logged in full'
     const [input, output] = [sums.input + earlier.input, sums.output + earlier.output]
     const tokens = isLive ? `, tokens ${input} in, ${output} out` : ''
-    print(`${name}: ${count}${size}${tokens}`, 'dim')
+    print(`${name}: ${numbers}${tokens}`, 'dim')
   }
   if (broken) {
     complain(`This run is not logged in full: ${broken.message}`)

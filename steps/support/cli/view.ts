@@ -22,9 +22,8 @@ function openRun(argument: string) {
   const name = step ? parse(step).name : argument
   const own = [join(ROOT, 'logs', name), join(RECORDED, name)]
   const given = argument.endsWith('.log') ? dirname(argument) : argument
-  const folder = [...own.map((path) => relative('', path)), given].find((path) =>
-    existsSync(join(path, 'parent.log')),
-  )
+  const places = [...own.map((path) => relative('', path)), given]
+  const folder = places.find((path) => existsSync(join(path, 'parent.log')))
   if (!folder) throw new Error(`There is no run ${JSON.stringify(argument)}.\n${usage()}`)
   const lanes = readFolder(folder)
   const { mode, model } = lanes[0].header

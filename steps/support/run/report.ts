@@ -38,7 +38,7 @@ export function summarize(
   let broken = unlogged
   let files: LaneFile[] = []
   try {
-    if (!broken) files = readFolder(logs)
+    if (!broken && lanes.length > 0) files = readFolder(logs)
   } catch (error) {
     broken = error as Error // somebody has taken a file away
   }

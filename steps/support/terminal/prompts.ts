@@ -49,8 +49,7 @@ function question(label: string, offer: string, signal?: AbortSignal) {
     })
     terminal.on('close', () => {
       stdin.off('keypress', leave)
-      const all = [...lines, terminal.line].join('\n').trim()
-      answered(lines.length > 0 ? all : undefined)
+      answered(lines.length > 0 ? [...lines, terminal.line].join('\n').trim() : undefined)
     })
     terminal.on('SIGINT', () => {
       terminal.close()

@@ -7,6 +7,7 @@ import { widthOf, wrap } from '../base/width.ts'
 const MIN_COLUMN = 36
 const [BOLD, DIM, RED, GREEN, CYAN] = [1, 2, 31, 32, 36]
 
+type Run = { lanes: LaneFile[]; parts: Map<Json, Part> }
 /** A column's line, what stands left of it, and the part that the call in it started. */
 type Cell = { text: string; colour?: number; edge?: string; part?: Part }
 
@@ -17,7 +18,7 @@ type Cell = { text: string; colour?: number; edge?: string; part?: Part }
 export function renderRun(lanes: LaneFile[], width: number, colour = false): string[] {
   const [parent, ...others] = lanes
   const parts = partsOf(lanes)
-  const cellsOf = (part: Part, width: number) => renderPart(part, lanes, parts, width)
+  const cellsOf = (part: Part, width: number) => renderPart(part, { lanes, parts }, width)
   const calls = parent.lines.map(
     ({ content }) => toBlocks(content).filter((block) => parts.has(block)).length,
   )
@@ -70,12 +71,7 @@ function tied(cells: Cell[]): Cell[] {
 }
 
 /** The lines of the heading, then of each message (number, role, content) and event. */
-function renderPart(
-  { lane, from, to }: Part,
-  lanes: LaneFile[],
-  parts: Map<Json, Part>,
-  width: number,
-): Cell[][] {
+function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][] {
   const rows = (lead: string, text: string, max: number, colour = 0, part?: Part) =>
     wrap(text, width - 2 - lead.length, max).map((row, i): Cell => {
       return { text: `  ${i > 0 ? ' '.repeat(lead.length) : lead}${row}`, colour, part }
@@ -95,7 +91,7 @@ function renderPart(
       const { type, name, input, is_error } = block
       if (type === 'text') return rows('', block.text, 3)
       if (type === 'tool_use')
-        return rows('→ ', callLine({ name, input }), 1, 0, parts.get(block))
+        return rows('→ ', callLine({ name, input }), 1, 0, run.parts.get(block))
       if (type !== 'tool_result') return rows('', `[${type}]`, 1, DIM)
       const texts = toBlocks(block.content).map(({ type, text }) => text ?? `[${type}]`)
       const said = `${is_error ? '✗ ' : ''}${texts.join('\n').trimStart()}`
@@ -105,7 +101,7 @@ function renderPart(
     shown.push([{ text: `${numbers.size} ${role}`, colour }, ...cells])
   }
   const more = from > 0 && !summedUpBy(lane) ? ', resumed' : ''
-  const title = `${lane.name}${more}: ${inNumbers(lane, lanes).join('\n')}`
+  const title = `${lane.name}${more}: ${inNumbers(lane, run.lanes).join('\n')}`
   const heading = wrap(title, width, 9).map((text) => ({ text, colour: BOLD }))
   return [heading, ...shown.slice(from, to)]
 }
@@ -125,16 +121,12 @@ function eventLine(line: LaneLine, number: (n: number) => number): string {
 
 /** One row of all columns; a line leads from a call to the child beside it. */
 function draw(cells: (Cell | undefined)[], each: number, colour: boolean): string {
-  let line = ''
-  let at = 0
-  for (const [column, cell] of cells.entries()) {
-    if (!cell) continue
-    const { text, edge = '' } = cell
-    const gap = Math.max(0, column * (each + 3) - 3 - at)
-    const isTied = column === 1 && edge.startsWith('─') && gap > 0
-    line += isTied ? ` ${'─'.repeat(gap - 1)}` : ' '.repeat(gap)
-    line += edge + (colour && cell.colour ? `\x1b[${cell.colour}m${text}\x1b[0m` : text)
-    if (column < cells.length - 1) at += gap + edge.length + widthOf(text)
-  }
-  return line
+  const row = cells.map((cell, column) => {
+    const { text = '', colour: code, edge = column > 0 ? '   ' : '' } = cell ?? {}
+    const gap = each - widthOf(text)
+    const isTied = column === 0 && cells[1]?.edge?.startsWith('─') && gap > 0
+    const painted = colour && code ? `\x1b[${code}m${text}\x1b[0m` : text
+    return edge + painted + (isTied ? ' '.padEnd(gap, '─') : ' '.repeat(Math.max(0, gap)))
+  })
+  return row.join('').trimEnd()
 }

@@ -1,7 +1,7 @@
 /** `npm run view 04` shows a run's lanes in columns, `npm run view 02 04` compares. */
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, parse, relative } from 'node:path'
-import process from 'node:process'
+import process, { env, stderr, stdout } from 'node:process'
 import { readFolder } from '../base/lane-file.ts'
 import { wrap } from '../base/width.ts'
 import { renderRun } from './columns.ts'
@@ -33,7 +33,6 @@ function openRun(argument: string) {
 function view(names: string[]): string[] {
   if (names.includes('--help')) return [usage()]
   if (names.length !== 1 && names.length !== 2) throw new Error(usage())
-  const { stdout, env } = process
   const width = Math.max(20, Number(stdout.columns || env.COLUMNS) || 80)
   const [a, b] = names.map(openRun)
   const colour = stdout.isTTY && !env.NO_COLOR
@@ -44,14 +43,14 @@ function view(names: string[]): string[] {
 }
 
 // `npm run view 04 | head` closes the pipe early, and that is no fault.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') return
-  process.stderr.write(`${error.message}\n`)
+  stderr.write(`${error.message}\n`)
   process.exitCode = 1
 })
 try {
-  process.stdout.write(`${view(process.argv.slice(2)).join('\n')}\n`)
+  stdout.write(`${view(process.argv.slice(2)).join('\n')}\n`)
 } catch (error) {
-  process.stderr.write(`${(error as Error).message}\n`)
+  stderr.write(`${(error as Error).message}\n`)
   process.exitCode = 1
 }

@@ -4,7 +4,7 @@ import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
-import { isRequest, type LaneFile, readFolder, renumberIds } from '../base/lane-file.ts'
+import { isAnswer, type LaneFile, readFolder, renumberIds } from '../base/lane-file.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const RECORDED = join(ROOT, 'logs/recorded')
@@ -49,7 +49,7 @@ function record(folder: string): void {
 function answersIn({ lines }: LaneFile) {
   const renumber = renumberIds()
   const renumbered = lines.map((line) => ({ ...line, content: renumber(line.content) }))
-  return renumbered.filter(isRequest).map(({ content, event }) => ({ content, event }))
+  return renumbered.filter(isAnswer).map(({ content, event }) => ({ content, event }))
 }
 
 try {

@@ -2,7 +2,7 @@
 import { inNumbers, type Part, partsOf, summedUpBy } from '../base/family.ts'
 import { callLine, type LaneFile, type LaneLine, walk } from '../base/lane-file.ts'
 import { type Json, toBlocks } from '../base/protocol.ts'
-import { widthOf, wrap } from '../base/width.ts'
+import { fit, widthOf, wrap } from '../base/width.ts'
 
 const MIN_COLUMN = 36
 const [BOLD, DIM, RED, GREEN, CYAN] = [1, 2, 31, 32, 36]
@@ -98,7 +98,7 @@ function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][]
       return rows('← ', `${block.tool_use_id} ${said}`, 3, is_error ? RED : DIM)
     })
     const colour = role === 'user' ? GREEN : CYAN
-    shown.push([{ text: `${numbers.size} ${role}`, colour }, ...cells])
+    shown.push([{ text: fit(`${numbers.size} ${role}`, width), colour }, ...cells])
   }
   const more = from > 0 && !summedUpBy(lane) ? ', resumed' : ''
   const title = `${lane.name}${more}: ${inNumbers(lane, run.lanes).join('\n')}`

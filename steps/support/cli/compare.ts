@@ -27,7 +27,7 @@ export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): s
       const bar = '█'.repeat(Math.round((value ?? 0) * unit))
       return `  ${title}${' '.repeat(titles - widthOf(title))}  ${text}  ${bar}`
     })
-    return [...[key, ...lines].map((line) => fit(line, width)), '']
+    return [...[key, ...lines].map((line) => fit(line.trimEnd(), width)), '']
   })
   return [...charts, ...wrap(conclusion(a, b), width, 9)]
 }

@@ -1,73 +1,31 @@
 /** A live step on a terminal, typed at as a reader does. */
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { stripVTControlCharacters } from 'node:util'
+import { widthOf } from '../steps/support/base/width.ts'
 import { envFile, laneOf, serve } from './live.ts'
 import { type Answer, calls, fail, makeRoot, stall, text, wait } from './server.ts'
+import { noTerminal, onTerminal } from './terminal.ts'
 
-// util-linux's `script` runs a command on a terminal of its own; others take other options.
-const has = spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout ?? ''
-const skip = !has.includes('util-linux') && 'needs `script` of util-linux'
+type Options = Parameters<typeof onTerminal>[3] & { more?: string }
 
-type Context = Parameters<typeof serve>[0]
-
-const NODE = `"${process.execPath}" --import tsx`
-
-/** Starts a step on a terminal of 100 columns. */
-async function type(
-  t: Context,
+/** Starts a step on a terminal of 100 columns, in colour. */
+async function start(
+  t: Parameters<typeof serve>[0],
   answers: Answer[],
   step: string,
-  { args = '', program = NODE, env = {} } = {},
+  { more, env, ...options }: Options = {},
 ) {
   const server = await serve(t, answers)
   const root = makeRoot(t)
-  writeFileSync(join(root, '.env'), envFile(server.url))
-  const command = `stty cols 100; exec ${program} steps/${step}.ts ${args}`
-  const options = {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: root, TERM: 'xterm', ...env },
-  }
-  const child = spawn('script', ['-qec', command, '/dev/null'], options)
-  // Its terminal goes with it, and the step with that.
-  const end = () => child.kill('SIGKILL')
-  const timer = setTimeout(end, 30_000)
-  t.after(() => {
-    clearTimeout(timer)
-    end()
-  })
-  let seen = ''
-  let changed = () => {}
-  child.stdout.setEncoding('utf8').on('data', (piece) => {
-    seen += piece
-    changed()
-  })
-  const code = new Promise<number | null>((done) => child.once('close', done))
-  /** Waits until the screen has shown something `times`. */
-  const shown = (what: string, times = 1) =>
-    new Promise<void>((done, failed) => {
-      const late = () => failed(new Error(`never showed ${what}:\n${seen}`))
-      const timer = setTimeout(late, 20_000)
-      changed = () => {
-        if (seen.split(what).length <= times) return
-        clearTimeout(timer)
-        done()
-      }
-      changed()
-    })
-  return {
-    server,
-    root,
-    code,
-    shown,
-    keys: (text: string) => child.stdin.write(text),
-    screen: () => seen,
-  }
+  writeFileSync(join(root, '.env'), envFile(server.url, more))
+  const colour = { columns: 100, env: { NO_COLOR: '', ...env } }
+  return { server, root, ...onTerminal(t, step, root, { ...colour, ...options }) }
 }
 
-describe('on a terminal', { concurrency: 4, skip }, () => {
+describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
   test('the prompt, its offer, who is waited for, a failure, and q', async (t) => {
     const answers = [
       calls({ name: 'task', input: { prompt: 'Go.' } }),
@@ -76,37 +34,26 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
       fail(401, 'authentication_error', 'invalid x-api-key'),
       text('The end.'),
     ]
-    const step = await type(t, answers, '04-subagent')
-    await step.shown('04 > ')
-    await step.shown('fix what fails.')
-    step.keys('\r')
-    await step.shown('There it is.')
-    await step.shown('04 > ', 2)
-    step.keys('\r')
-    await step.shown('04 > ', 3)
-    step.keys('second\rand more\r')
-    await step.shown('401 authentication_error')
-    await step.shown('04 > ', 4)
-    step.keys('third\r')
-    await step.shown('The end.')
-    step.keys('q\r')
+    const step = await start(t, answers, '04-subagent')
+    await step.shows('04 > ')
+    await step.shows('fix what fails.')
+    step.type('\r')
+    await step.shows('There it is.')
+    await step.shows('04 > ')
+    step.type('\r')
+    await step.shows('04 > ')
+    step.type('second\rand more\r')
+    await step.shows('401 authentication_error')
+    await step.shows('04 > ')
+    step.type('third\r')
+    await step.shows('The end.')
+    step.type('q\r')
     assert.equal(await step.code, 0, step.screen())
     assert.deepEqual(step.server.refused, [])
-    assert.deepEqual(
-      step.server.requests
-        .map(({ body }) => body.messages.at(-1).content)
-        .filter((content) => typeof content === 'string'),
-      [
-        step.server.requests[0].body.messages[0].content,
-        'Go.',
-        'second\nand more',
-        'third',
-      ],
-    )
-    assert.match(
-      step.server.requests[0].body.messages[0].content,
-      /^Create hello\.mjs: .* fix what fails\.$/,
-    )
+    const told = step.server.requests.map(({ body }) => body.messages.at(-1).content)
+    const [first, ...rest] = told.filter((content) => typeof content === 'string')
+    assert.match(first, /^Create hello\.mjs: .* fix what fails\.$/)
+    assert.deepEqual(rest, ['Go.', 'second\nand more', 'third'])
 
     const screen = step.screen()
     for (const who of ['parent', 'sub-1']) {
@@ -119,46 +66,72 @@ describe('on a terminal', { concurrency: 4, skip }, () => {
     assert.match(screen, /^.*04-subagent, live: test-model at http/)
   })
 
-  test('Ctrl+D leaves, and NO_COLOR is obeyed', async (t) => {
+  test('Ctrl+D leaves, a q behind the offer does, and NO_COLOR is obeyed', async (t) => {
     const answers = [wait(50, text('There it is.'))]
-    const step = await type(t, answers, '02-tool-use')
-    await step.shown('02 > ')
-    step.keys('\x04')
-    assert.equal(await step.code, 0)
-    const typed = await type(t, answers, '02-tool-use')
-    await typed.shown('fix what fails.')
-    typed.keys('q\r')
-    assert.equal(await typed.code, 0)
-    assert.equal(typed.server.requests.length, 0, 'a q behind the offer is one')
-    const plain = await type(t, answers, '02-tool-use', {
-      args: 'Hi.',
-      env: { NO_COLOR: '1' },
-    })
+    for (const keys of ['\x04', 'q\r']) {
+      const step = await start(t, answers, '02-tool-use')
+      await step.shows('fix what fails.')
+      step.type(keys)
+      assert.equal(await step.code, 0, step.screen())
+      assert.equal(step.server.requests.length, 0)
+    }
+    const options = { args: 'Hi.', env: { NO_COLOR: '1' } }
+    const plain = await start(t, answers, '02-tool-use', options)
     assert.equal(await plain.code, 0)
-    assert(
-      plain.screen().includes('… parent waits for test-model\r\x1b[K'),
-      plain.screen(),
-    )
+    assert(plain.screen().includes('… parent waits for test-model\r\x1b[K'))
     // biome-ignore lint/suspicious/noControlCharactersInRegex: what a terminal is told
     assert.doesNotMatch(plain.screen(), /\x1b\[\d*m/)
     assert.match(plain.screen(), /There it is\./)
   })
 
+  test('what is offered is not sent by a line break in it', async (t) => {
+    const step = await start(t, [text('Done.')], 'broken')
+    const prompt =
+      "session.run('one\\ntwo', async () => ({ stopReason: 'end_turn', text: 'x' }))"
+    writeFileSync(
+      join(step.root, 'steps/broken.ts'),
+      `import { openSession } from './support/session.ts'
+const session = openSession(import.meta.filename)
+await ${prompt}\n`,
+    )
+    await step.shows('br > ')
+    await step.shows('one two')
+    step.type('\x04')
+    assert.equal(await step.code, 0, step.screen())
+  })
+
+  test('a line is cut by its width, and no character in half', async (t) => {
+    const command = `echo ${'中文🙂'.repeat(40)}`
+    const answers = [
+      calls({ name: 'bash', input: { command } }),
+      calls({ name: 'read_file', input: { path: `a${'🙂'.repeat(60)}` } }),
+      wait(100, text('Done.')),
+    ]
+    const options = { args: 'Hi.', more: `MODEL_ID=m${'模型🙂'.repeat(30)}\n` }
+    const step = await start(t, answers, '02-tool-use', options)
+    assert.equal(await step.code, 0, step.screen())
+    const rows = stripVTControlCharacters(step.screen()).split(/[\r\n]+/)
+    for (const [mark, most] of Object.entries({ '>': 80, '✗': 80, '…': 99 })) {
+      const row = rows.find((row) => row.startsWith(`${mark} `)) ?? ''
+      assert.match(row, /…$/, mark)
+      assert(widthOf(row) <= most && widthOf(row) >= most - 1, `${widthOf(row)}: ${row}`)
+      assert.doesNotMatch(row, /\p{Cs}/u)
+    }
+  })
+
   test('Ctrl+C leaves at the prompt and while the model is asked', async (t) => {
-    const step = await type(t, [], '02-tool-use')
-    await step.shown('02 > ')
-    step.keys('\x03')
+    const step = await start(t, [], '02-tool-use')
+    await step.shows('02 > ')
+    step.type('\x03')
     assert.equal(await step.code, 130)
     const program = 'node_modules/.bin/tsx' // what `npx tsx` runs, and passes signals on
-    const asking = await type(t, [stall()], '02-tool-use', { program })
-    await asking.shown('02 > ')
-    asking.keys('\r')
-    await asking.shown('waits for test-model')
-    asking.keys('\x03')
+    const asking = await start(t, [stall()], '02-tool-use', { program })
+    await asking.shows('02 > ')
+    asking.type('\r')
+    await asking.shows('waits for test-model')
+    asking.type('\x03')
     assert.equal(await asking.code, 130)
-    assert.equal(
-      laneOf({ stdout: asking.screen(), root: asking.root }).messages.length,
-      1,
-    )
+    const { messages } = laneOf({ stdout: asking.screen(), root: asking.root })
+    assert.equal(messages.length, 1)
   })
 })

@@ -11,19 +11,25 @@ export const noTerminal = () => {
 }
 
 /**
- * A step on a terminal that `script` provides; without tsx's command, which kills a program
- * that a busy machine lets answer a signal late.
+ * A step on a terminal that `script` provides; by itself without tsx's command, which
+ * kills a program that a busy machine lets answer a signal late.
  */
 export function onTerminal(
   t: { after: (done: () => void) => void },
   step: string,
   root: string,
+  {
+    program = `'${process.execPath}' --import tsx`,
+    args = '',
+    columns = 0,
+    env = {},
+  } = {},
 ) {
-  const command = `exec '${process.execPath}' --import tsx steps/${step}.ts`
-  const child = spawn('script', ['-qefc', command, '/dev/null'], {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' },
-  })
+  const size = columns > 0 ? `stty cols ${columns}; ` : ''
+  const command = `${size}exec ${program} steps/${step}.ts ${args}`
+  const own = { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' }
+  const options = { cwd: root, env: { ...own, ...env } }
+  const child = spawn('script', ['-qefc', command, '/dev/null'], options)
   t.after(() => {
     child.kill('SIGKILL')
   })

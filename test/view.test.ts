@@ -1,4 +1,4 @@
-/** The view: lanes read back, shown in columns, compared. */
+/** A run read back: its lanes, their sizes, in columns and compared; record. */
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import {
@@ -6,24 +6,27 @@ import {
   cpSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
+  readFileSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { join, parse } from 'node:path'
 import { after, test } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
+import { asOneHistory, partsOf } from '../steps/support/base/family.ts'
 import {
   callLine,
   type LaneFile,
-  type LaneLine,
   readFolder,
   readLane,
   requestSizes,
 } from '../steps/support/base/lane-file.ts'
-import { standIns, widthOf, wrap } from '../steps/support/base/width.ts'
+import { clip, fit, standIns, widthOf, wrap } from '../steps/support/base/width.ts'
+import { renderRun } from '../steps/support/cli/columns.ts'
 import { renderComparison } from '../steps/support/cli/compare.ts'
-import { renderFolder } from '../steps/support/cli/view.ts'
+import { makeRoot } from './server.ts'
 
 const folders: string[] = []
 after(() => {
@@ -34,39 +37,32 @@ type Line = Record<string, unknown>
 const tools = [{ name: 'bash', description: 'Runs a command.' }]
 const user = (...content: Line[]) => ({ role: 'user', content })
 const prompt = (content: string) => ({ role: 'user', content })
-const reply = (...content: Line[]) => ({
-  role: 'assistant',
-  content,
-  stop_reason: 'end_turn',
-})
+const copy = (...content: Line[]) => ({ role: 'assistant', content })
+const reply = (...content: Line[]) => ({ ...copy(...content), stop_reason: 'end_turn' })
 const text = (text: string) => ({ type: 'text', text })
-const call = (id: string, name: string, input: unknown) => ({
-  type: 'tool_use',
-  id,
-  name,
-  input,
-})
+const call = (id: string, name: string, input: unknown) => {
+  return { type: 'tool_use', id, name, input }
+}
+const task = (id: string, prompt: string, more = {}) =>
+  call(id, 'task', { prompt, ...more })
 const result = (id: string, content: unknown, is_error?: boolean) => {
   return { type: 'tool_result', tool_use_id: id, content, is_error }
 }
+const compacted = (by: string, ...replaced: number[]) => {
+  return { event: 'compacted', replaced, by }
+}
+const child = (words: string) => [prompt(words), reply(text(`${words} is done`))]
 
 /** Writes a run into a temporary folder: one file for each lane, in the lane format. */
 function folderOf(lanes: Record<string, Line[]>, step = '04-subagent'): string {
   const folder = mkdtempSync(join(tmpdir(), 'view-'))
   folders.push(folder)
+  const model = { mode: 'offline', model: 'scripted', system: 'You code.', tools }
   for (const [lane, lines] of Object.entries(lanes)) {
-    const header = {
-      step,
-      lane,
-      mode: 'offline',
-      model: 'scripted',
-      system: 'You code.',
-      tools,
-    }
-    const all = [header, ...lines].map((line) =>
-      JSON.stringify({ level: 'info', ...line }),
-    )
-    writeFileSync(join(folder, `${lane}.log`), `${all.join('\n')}\n`)
+    const all = [{ step, lane, ...model }, ...lines].map((line) => {
+      return `${JSON.stringify({ level: 'info', ...line })}\n`
+    })
+    writeFileSync(join(folder, `${lane}.log`), all.join(''))
   }
   return folder
 }
@@ -74,58 +70,31 @@ function folderOf(lanes: Record<string, Line[]>, step = '04-subagent'): string {
 const run = (lanes: Record<string, Line[]>, step?: string): LaneFile[] =>
   readFolder(folderOf(lanes, step))
 
-const WORK = [
-  reply(call('tool_1', 'write_file', { path: 'hello.mjs', content: 'export {}\n' })),
-  user(result('tool_1', 'Wrote 10 bytes to hello.mjs')),
-  reply(text('现在运行它。'), call('tool_2', 'bash', { command: 'node hello.mjs' })),
-  user(result('tool_2', 'FAILED\nsecond line', true)),
-  reply(text('完成：你好世界程序已经写好，并且通过了它自己的检查，没有留下任何失败。')),
-]
-const BEFORE = { parent: [prompt('写一个程序'), ...WORK] }
-const AFTER = {
-  parent: [
-    prompt('写一个程序'),
-    reply(call('tool_1', 'task', { prompt: '请写 hello.mjs', description: '写程序' })),
-    user(result('tool_1', '完成。')),
-    reply(text('好了。')),
-  ],
-  'sub-1': [prompt('请写 hello.mjs'), ...WORK],
+const VIEWS = join(import.meta.dirname, 'views')
+const ALONE = readFolder(join(VIEWS, 'alone'))
+const CHILD = readFolder(join(VIEWS, 'child'))
+
+for (const path of readdirSync(VIEWS, { recursive: true, encoding: 'utf8' })) {
+  const { dir, name, ext } = parse(path)
+  if (dir === '' || ext !== '.txt') continue
+  test(`${dir}, as it looks at ${name} columns`, () => {
+    const golden = readFileSync(join(VIEWS, path), 'utf8').trimEnd()
+    const lines = renderRun(readFolder(join(VIEWS, dir)), Number(name))
+    assert.equal(lines.join('\n'), golden)
+  })
 }
 
-test('a lane is read back: header, lines in order, messages as they were sent', () => {
-  const event = { level: 'error', event: 'api_error', status: 529 }
-  const usage = { input_tokens: 7, output_tokens: 2 }
-  const [lane] = run({ parent: [prompt('hi'), event, { ...reply(text('yo')), usage }] })
-  assert.equal(lane.name, 'parent')
-  assert.equal(lane.header.step, '04-subagent')
-  assert.deepEqual(
-    lane.lines.map(({ event, role }) => event ?? role),
-    ['user', 'api_error', 'assistant'],
-  )
-  assert.deepEqual(lane.lines[2].usage, usage)
-  assert.equal(lane.lines[2].stop_reason, 'end_turn')
-  assert.deepEqual(lane.messages, [
-    { role: 'user', content: 'hi' },
-    { role: 'assistant', content: [text('yo')] },
-  ])
-})
-
-test('a line that is none is refused with its file and number', () => {
+test('a broken line is refused with its file and number', () => {
   const header = '{"lane":"parent","tools":[]}\n'
+  const hi = '{"role":"user","content":"hi"}\n'
   const cases: [string, RegExp][] = [
-    [
-      `${header}{"role":"user","content":"hi"}\n{"role":"assis`,
-      /x\.log, line 3 is not JSON/,
-    ],
-    [`${header}\n{"role":"user","content":"hi"}\n`, /x\.log, line 2 is not JSON/],
-    [
-      `${header}{"level":"info"}\n`,
-      /x\.log, line 2 is neither a message .* nor an event/,
-    ],
+    [`${header}${hi}{"role":"assis`, /x\.log, line 3 is not JSON/],
+    [`${header}\n${hi}`, /x\.log, line 2 is not JSON/],
+    [`${header}{"level":"info"}\n`, /line 2 is neither a message .* nor an event/],
     [`${header}{"role":"user"}\n`, /x\.log, line 2 is neither/],
     [`${header}${header}`, /x\.log, line 2 is neither/],
     [`${header}null\n`, /x\.log, line 2 is neither/],
-    ['{"role":"user","content":"hi"}\n', /x\.log, line 1 is no header/],
+    [hi, /x\.log, line 1 is no header/],
     ['', /x\.log is empty/],
     ['\n\n', /x\.log is empty/],
   ]
@@ -134,81 +103,102 @@ test('a line that is none is refused with its file and number', () => {
     writeFileSync(path, content)
     assert.throws(() => readLane(path), expected, JSON.stringify(content))
   }
-  writeFileSync(
-    path,
-    `\uFEFF${header}{"role":"user","content":"hi"}\n\n`.replaceAll('\n', '\r\n'),
-  )
+  writeFileSync(path, `\uFEFF${header}${hi}\n`.replaceAll('\n', '\r\n'))
   assert.equal(readLane(path).messages.length, 1, 'as an editor may save it')
 })
 
-test('a folder is read parent first, children by number', () => {
-  const folder = folderOf({ 'sub-10': [], 'sub-2': [], 'sub-1': [], parent: [] })
-  writeFileSync(join(folder, 'notes.log'), 'not a lane')
+test('a folder is read parent first, then any names in their natural order', () => {
+  const order = ['parent', 'a', 'sub-1', 'sub-1.summary-1', 'sub-2', 'sub-10', '子']
+  const folder = folderOf(
+    Object.fromEntries(order.toReversed().map((name) => [name, []])),
+  )
   const names = readFolder(folder).map(({ name }) => name)
-  assert.deepEqual(names, ['parent', 'sub-1', 'sub-2', 'sub-10'])
+  assert.deepEqual(names, order)
   assert.throws(() => readFolder(join(folder, 'none')), /no folder .*none/)
   const childOnly = folderOf({ 'sub-1': [] })
   assert.throws(() => readFolder(childOnly), /view-.* holds no parent\.log/)
 })
 
 test('a request is system prompt, tools and all messages before it, in bytes', () => {
+  const bytes = (...values: unknown[]) =>
+    values.reduce((sum: number, it) => sum + Buffer.byteLength(JSON.stringify(it)), 0)
+  const first = bytes('You code.', tools, prompt('你好'))
   const failed = { event: 'api_error', status: 529 }
-  const told = { event: 'reminder' }
-  const [lane] = run({
-    parent: [prompt('你好'), failed, reply(text('a')), told, prompt('b')],
+  const [a, b] = [reply(text('a')), reply(text('b'))]
+  const second = first + bytes(copy(text('a')), prompt('b'))
+  const summed = first - bytes(prompt('你好')) + bytes(prompt('sum'), prompt('b'))
+  const cases: [Line[], number[]][] = [
+    [
+      [prompt('你好'), failed, a, { event: 'reminder' }, prompt('b')],
+      [first, first],
+    ],
+    [[prompt('你好'), { event: 'no_answer' }], [first]],
+    [
+      [prompt('你好'), a, prompt('b'), b],
+      [first, second],
+    ],
+    // What was replaced is gone; what was copied into a summary lane was no request.
+    [
+      [prompt('你好'), a, prompt('b'), compacted('x', 1, 2), prompt('sum'), b],
+      [first, summed],
+    ],
+    [[prompt('你好'), copy(text('a')), prompt('b'), b], [second]],
+  ]
+  for (const [lines, sizes] of cases)
+    assert.deepEqual(
+      requestSizes(run({ parent: lines })[0]),
+      sizes,
+      JSON.stringify(lines),
+    )
+})
+
+test('as one history a request holds what had come back by then', () => {
+  const note = 'Files may have changed. Next'
+  const lanes = run({
+    parent: [
+      prompt('go'),
+      { event: 'bad_reply', content: [task('tool_1', 'B')] },
+      reply(task('tool_1', 'A'), task('tool_2', 'B')),
+      user(result('tool_1', 'a'), result('tool_2', 'b', true)),
+      { event: 'api_error', status: 529 },
+      reply(task('tool_3', 'Next', { resume: 'sub-1' }), task('tool_4', 'unknown')),
+      user(result('tool_3', 'c'), result('tool_4', 'none', true)),
+      reply(text('done')),
+    ],
+    'sub-1': [...child('A'), { event: 'outcome', turns: 1 }, ...child(note)],
+    'sub-2': child('B'),
+    'sub-2.summary-1': child('unknown'),
   })
-  const base = '"You code."'.length + JSON.stringify(tools).length
-  const first = base + '{"role":"user","content":""}'.length + 6
-  assert.deepEqual(requestSizes(lane), [first, first])
-  const unanswered = run({ parent: [prompt('你好'), { event: 'no_answer' }] })[0]
-  assert.deepEqual(requestSizes(unanswered), [first])
-  const [longer] = run({
-    parent: [prompt('你好'), reply(text('a')), prompt('b'), reply(text('c'))],
+  const bytesOf = (words: string) => {
+    const messages = [prompt(words), copy(text(`${words} is done`))]
+    return Buffer.byteLength(messages.map((it) => JSON.stringify(it)).join(''))
+  }
+  const [ab, all] = [
+    bytesOf('A') + bytesOf('B'),
+    bytesOf('A') + bytesOf('B') + bytesOf(note),
+  ]
+  const own = requestSizes(lanes[0])
+  const added = asOneHistory(lanes).map((size, i) => size - own[i])
+  assert.deepEqual(added, [0, 0, ab, ab, all])
+  const parts = [...partsOf(lanes)].map(([{ id }, { lane, from, to }]) => {
+    return [id, lane.name, from, to]
   })
-  const added =
-    '{"role":"assistant","content":[{"type":"text","text":"a"}]}' +
-    '{"role":"user","content":"b"}'
-  assert.deepEqual(requestSizes(longer), [first, first + added.length])
+  assert.deepEqual(parts, [
+    ['tool_1', 'sub-1', 0, 3],
+    ['tool_2', 'sub-2', 0, 2],
+    ['tool_3', 'sub-1', 3, 5],
+  ])
 })
 
 test('a call in one line names the field that tells most', () => {
-  const line = (name: string, input: unknown) => callLine({ name, input })
-  assert.equal(line('write_file', { content: 'x', path: 'a.mjs' }), 'write_file a.mjs')
-  assert.equal(line('bash', { command: 'ls\n  -l' }), 'bash ls -l')
-  assert.equal(line('task', { prompt: 'Do it all', description: 'do it' }), 'task do it')
-  assert.equal(line('task', { prompt: 'Do it all' }), 'task Do it all')
-  assert.equal(line('todo', { items: [1] }), 'todo {"items":[1]}')
-})
-
-test('a child stands opposite its task call, and the result below it', () => {
-  assert.deepEqual(renderFolder(run(AFTER), 80), [
-    'parent: 4 messages',
-    'largest request 342 bytes',
-    '1 user',
-    '  写一个程序',
-    '2 assistant',
-    '  → task 写程序 ───────────────────────┬ sub-1: 6 messages',
-    '                                       │ largest request 638 bytes',
-    '                                       │ 1 user',
-    '                                       │   请写 hello.mjs',
-    '                                       │ 2 assistant',
-    '                                       │   → write_file hello.mjs',
-    '                                       │ 3 user',
-    '                                       │   ← tool_1 Wrote 10 bytes to hello.mjs',
-    '                                       │ 4 assistant',
-    '                                       │   现在运行它。',
-    '                                       │   → bash node hello.mjs',
-    '                                       │ 5 user',
-    '                                       │   ← tool_2 ✗ FAILED',
-    '                                       │     second line',
-    '                                       │ 6 assistant',
-    '                                       │   完成：你好世界程序已经写好，并且通过',
-    '                                       └   了它自己的检查，没有留下任何失败。',
-    '3 user',
-    '  ← tool_1 完成。',
-    '4 assistant',
-    '  好了。',
-  ])
+  const cases: [string, string, unknown][] = [
+    ['write_file a.mjs', 'write_file', { content: 'x', path: 'a.mjs' }],
+    ['bash ls -l', 'bash', { command: 'ls\n  -l' }],
+    ['task do it', 'task', { prompt: 'Do it all', description: 'do it' }],
+    ['task Do it all', 'task', { prompt: 'Do it all' }],
+    ['todo {"items":[1]}', 'todo', { items: [1] }],
+  ]
+  for (const [line, name, input] of cases) assert.equal(callLine({ name, input }), line)
 })
 
 /** Where a text first stands: the row, and the column in characters. */
@@ -217,133 +207,6 @@ function find(lines: string[], text: string): [number, number] {
   assert.notEqual(row, -1, `${text} is not in\n${lines.join('\n')}`)
   return [row, lines[row].indexOf(text)]
 }
-
-const task = (id: string, prompt: string, more = {}) =>
-  call(id, 'task', { prompt, ...more })
-const child = (text: string) => [
-  prompt(text),
-  reply({ type: 'text', text: `${text} is done` }),
-]
-const THREE = {
-  parent: [
-    prompt('go'),
-    reply(task('tool_1', 'Job A'), task('tool_2', 'Job B'), task('tool_3', 'Job A')),
-    user(result('tool_1', 'r1'), result('tool_2', 'r2'), result('tool_3', 'r3')),
-  ],
-  'sub-1': child('Job A'),
-  'sub-2': child('Job A'),
-  'sub-3': child('Job B'),
-}
-
-test('children of one reply stand side by side where the width allows', () => {
-  const wide = renderFolder(run(THREE), 200)
-  const [row] = find(wide, '→ task Job A')
-  const [a, b, again] = ['sub-1: 2', 'sub-3: 2', 'sub-2: 2'].map((name) =>
-    find(wide, name),
-  )
-  assert.deepEqual([a[0], b[0], again[0]], [row, row + 1, row + 2])
-  assert.ok(a[1] < b[1] && b[1] < again[1], 'each in its own column')
-  assert.ok(find(wide, '← tool_1 r1')[0] > find(wide, 'Job B is done')[0])
-})
-
-test('children of one reply stand one below the other where it does not', () => {
-  const narrow = renderFolder(run(THREE), 80)
-  const calls = ['sub-1: 2', 'sub-3: 2', 'sub-2: 2'].map((name) => find(narrow, name))
-  assert.equal(new Set(calls.map(([, column]) => column)).size, 1)
-  assert.match(narrow[calls[1][0]], /^ {2}→ task Job B ─+┬ sub-3/)
-  assert.match(narrow[calls[2][0]], /^ {2}→ task Job A ─+┬ sub-2/)
-  assert.ok(calls[1][0] > find(narrow, 'Job A is done')[0])
-  assert.ok(find(narrow, '← tool_1 r1')[0] > calls[2][0] + 4)
-})
-
-test('a resumed child goes on opposite the call that resumed it', () => {
-  const note = 'Files may have changed. Next'
-  const lines = renderFolder(
-    run({
-      parent: [
-        prompt('go'),
-        reply(task('tool_1', 'First')),
-        user(result('tool_1', 'r1')),
-        reply(task('tool_2', 'Next', { resume: 'sub-1' })),
-        user(result('tool_2', 'r2')),
-      ],
-      'sub-1': [...child('First'), ...child(note)],
-    }),
-    100,
-  )
-  const [again] = find(lines, '→ task Next')
-  assert.match(lines[again], /┬ sub-1, resumed: 4 messages$/)
-  assert.match(lines[again + 2], /│ 3 user$/)
-  assert.ok(find(lines, 'First is done')[0] < find(lines, '← tool_1 r1')[0])
-  assert.ok(find(lines, note)[0] < find(lines, '← tool_2 r2')[0])
-  assert.equal(lines.filter((line) => line.includes(`${note} is done`)).length, 1)
-})
-
-test('a child that fits no call is shown below, by its name', () => {
-  const lines = renderFolder(run({ ...AFTER, 'sub-2': child('Nobody asked') }), 80)
-  const [row] = find(lines, 'Started by no task call')
-  assert.ok(row > find(lines, '好了。')[0])
-  assert.equal(lines[row + 1], 'sub-2: 2 messages')
-  assert.equal(lines.at(-1), '  Nobody asked is done')
-})
-
-test('a result shows three lines, so that a failure below the first is seen', () => {
-  const lines = renderFolder(
-    run({
-      parent: [
-        user(result('tool_1', '\n\nok 1\n\nFAILED 2\n(exit code 1)\n')),
-        user(result('tool_2', 'one\ntwo\nthree\nfour')),
-        user(result('tool_3', 'long '.repeat(12))),
-        user(result('tool_4', '')),
-      ],
-    }),
-    40,
-  )
-  assert.deepEqual(lines.slice(2), [
-    '1 user',
-    '  ← tool_1 ok 1',
-    '    FAILED 2',
-    '    (exit code 1)',
-    '2 user',
-    '  ← tool_2 one',
-    '    two',
-    '    three…',
-    '3 user',
-    '  ← tool_3 long long long long long long',
-    '    long long long long long long',
-    '4 user',
-    '  ← tool_4',
-  ])
-})
-
-test('events and blocks of other kinds are told in a few words', () => {
-  const error = { type: 'overloaded_error', message: 'Overloaded' }
-  const lines = renderFolder(
-    run({
-      parent: [
-        prompt('go'),
-        { level: 'error', event: 'api_error', status: 529, error },
-        { level: 'warn', event: 'no_answer' },
-        { level: 'error', event: 'no_connection', message: 'refused' },
-        { level: 'warn', event: 'capped', turns: 30 },
-        reply({ type: 'thinking', thinking: 'hm', signature: 'x' }, text('')),
-        user(result('tool_1', [text('a picture'), { type: 'image', source: {} }])),
-      ],
-    }),
-    80,
-  )
-  assert.deepEqual(lines.slice(4), [
-    '  ! api_error 529 overloaded_error Overloaded',
-    '  ! no_answer',
-    '  ! no_connection refused',
-    '  ! capped {"turns":30}',
-    '2 assistant',
-    '  [thinking]',
-    '3 user',
-    '  ← tool_1 a picture',
-    '    [image]',
-  ])
-})
 
 test('no line is wider than the terminal, and nothing steers it', () => {
   const nasty = [
@@ -356,160 +219,104 @@ test('no line is wider than the terminal, and nothing steers it', () => {
   ]
   const lines = nasty.flatMap((text, i) => [
     prompt(text),
-    reply(
-      { type: 'text', text },
-      call(`${text}`, `${text}`, { command: text }),
-      task(`t${i}`, text),
-    ),
+    reply({ type: 'text', text }, call(text, text, { command: text })),
+    reply(task(`t${i}`, text)),
     user(result(text, text, true)),
     { event: text, message: text },
   ])
   const children = nasty.map((text, i) => [`sub-${i + 1}`, [prompt(text), ...lines]])
-  const lanes = run({ parent: lines, ...Object.fromEntries(children) })
-  const other = run(BEFORE, '02-tool-use')
+  const others = { 'sub-9': child('Nobody asked'), 'sub-1.summary-1': lines }
+  const lanes = run({ parent: lines, ...Object.fromEntries(children), ...others })
+  const other = run({ parent: lines, ['很长的中文'.repeat(9)]: lines }, '02-tool-use')
   for (const width of [20, 41, 80, 200]) {
-    for (const line of [
-      ...renderFolder(lanes, width),
-      ...renderComparison(lanes, other, width),
-    ]) {
-      assert.ok(widthOf(line) <= width, `${widthOf(line)} > ${width}: ${line}`)
+    const shown = [renderRun(lanes, width), renderComparison(lanes, other, width)].flat()
+    for (const line of shown) {
+      assert(widthOf(line) <= width, `${widthOf(line)} > ${width}: ${line}`)
       assert.doesNotMatch(line, /[\p{Cc}\p{Cs}\u202e]/u)
     }
   }
-  assert.match(renderFolder(lanes, 80).join('\n'), /␛\[2J␛\]0;title␇bell/)
+  assert.match(renderRun(lanes, 80).join('\n'), /␛\[2J␛\]0;title␇bell/)
 })
 
-test('the width of a text is what a terminal makes of it', () => {
-  const widths = {
-    abc: 3,
-    中文: 4,
-    'e\u0301': 1,
-    'a\u200bb': 2,
-    '👩‍👩‍👧‍👦': 2,
-    '❤️': 2,
-    ｱ: 1,
-    Ａ: 2,
-    한: 2,
+test('colour changes nothing but the colour', () => {
+  const coloured = renderRun(CHILD, 80, true).join('\n')
+  const [red, end] = ['\x1b[31m', '\x1b[0m']
+  assert(coloured.includes(`${red}  ← tool_2 ✗ FAILED${end}`))
+  assert(coloured.includes(`${red}    second line${end}`))
+  const plain = renderRun(CHILD, 80).join('\n')
+  assert.equal(stripVTControlCharacters(coloured), plain)
+})
+
+const FAMILY = '👩‍👩‍👧‍👦'
+
+test('text: its width, what would steer a terminal, where it breaks and is cut', () => {
+  // biome-ignore format: a table
+  const widths: Record<string, number> = {
+    abc: 3, 中文: 4, 'e\u0301': 1, 'a\u200bb': 2, [FAMILY]: 2, '❤️': 2, ｱ: 1, Ａ: 2, 한: 2,
     '→✗…│': 4,
   }
   for (const [text, width] of Object.entries(widths))
     assert.equal(widthOf(text), width, text)
-})
-
-test('what steers a terminal is shown as something else', () => {
   assert.equal(standIns('a\tb\r\nc\u2028d'), 'a\tb\nc\nd')
   assert.equal(standIns('\x1b[31m\x07\r\0'), '␛[31m␇␍␀')
   assert.equal(standIns('\x9b\x7f\u202e\ud800\xad'), '\ufffd'.repeat(5))
-  assert.equal(standIns('你好 👩‍👩‍👧‍👦 e\u0301'), '你好 👩‍👩‍👧‍👦 e\u0301')
-})
-
-test('a text is broken between words, and what is left out is marked', () => {
-  assert.deepEqual(wrap('one two three', 8, 3), ['one two', 'three'])
-  assert.deepEqual(wrap('one two three four five', 9, 2), ['one two', 'three…'])
-  assert.deepEqual(wrap('\n\n a\n\nb \n', 9, 1), [' a…'])
-  assert.deepEqual(wrap('only\n', 9, 1), ['only'])
-  assert.deepEqual(wrap('', 9, 1), [])
-  assert.deepEqual(wrap('x'.repeat(20), 9, 2), ['xxxxxxxxx', 'xxxxxxxx…'])
-  assert.deepEqual(wrap('中文中文中文', 5, 2), ['中文', '中文…'])
-  assert.deepEqual(wrap('a\tb', 9, 1), ['a    b'])
-  assert.deepEqual(wrap(' '.repeat(9e6), 9, 1), ['…'])
-})
-
-test('colour changes nothing but the colour', () => {
-  const coloured = renderFolder(run(AFTER), 80, true).join('\n')
-  const [red, end] = ['\x1b[31m', '\x1b[0m']
-  assert.ok(coloured.includes(`${red}  ← tool_2 ✗ FAILED${end}`))
-  assert.ok(coloured.includes(`${red}    second line${end}`))
-  const plain = renderFolder(run(AFTER), 80).join('\n')
-  assert.equal(stripVTControlCharacters(coloured), plain)
+  assert.equal(standIns(`你好 ${FAMILY} e\u0301`), `你好 ${FAMILY} e\u0301`)
+  const wrapped: [string, number, number, string[]][] = [
+    ['one two three', 8, 3, ['one two', 'three']],
+    ['one two three four five', 9, 2, ['one two', 'three…']],
+    ['\n\n a\n\nb \n', 9, 1, [' a…']],
+    ['一二三四五', 4, 9, ['一二', '三四', '五']],
+    ['a\tb', 9, 1, ['a    b']],
+    ['', 9, 1, []],
+    ['x'.repeat(5000), 4, 2, ['xxxx', 'xxx…']],
+  ]
+  for (const [text, width, max, lines] of wrapped)
+    assert.deepEqual(wrap(text, width, max), lines, text.slice(0, 20))
+  const fitted: [string, number, string][] = [
+    ['12345', 5, '12345'],
+    ['123456', 5, '1234…'],
+    ['一二三', 5, '一二…'],
+    ['a\nb', 5, 'a'],
+    ['\x07\t!', 9, '␇    !'],
+    [`12${FAMILY}5`, 4, '12…'],
+  ]
+  for (const [text, columns, line] of fitted) assert.equal(fit(text, columns), line)
+  const clipped: [string, number, string][] = [
+    ['12345', 5, '12345'],
+    ['123456', 5, '1234…'],
+    ['123🙂', 5, '123🙂'],
+    ['123🙂5', 5, '123…'],
+    [`1${FAMILY}3`, 9, '1…'],
+    [FAMILY, 2, '…'],
+  ]
+  for (const [text, max, rest] of clipped) assert.equal(clip(text, max), rest)
 })
 
 test('a comparison reports what is, lane by lane', () => {
-  const [before, now] = [run(BEFORE, '02-tool-use'), run(AFTER)]
-  const lines = renderComparison(before, now, 80)
-  const sums = [before[0], ...now].map((lane) =>
-    requestSizes(lane).reduce((a, b) => a + b),
-  )
-  const at = lines.indexOf('bytes of all requests')
-  const rows = lines.slice(at + 1, at + 6).map((line) => line.trim().split(/ {2,}/))
-  const format = (n: number) => n.toLocaleString('en-US')
-  assert.deepEqual(
-    rows.map(([title, sum]) => [title, sum]),
-    [
-      ['02 parent', format(sums[0])],
-      ['04 parent', format(sums[1])],
-      ['04 sub-1', format(sums[2])],
-      ['02 all lanes', format(sums[0])],
-      ['04 all lanes', format(sums[1] + sums[2])],
-    ],
-  )
-  const [first, , , , longest] = rows.map(([, , bar]) => bar.length)
-  assert.ok(Math.abs(first / longest - sums[0] / (sums[1] + sums[2])) < 0.03)
-  assert.equal(Math.max(...lines.map(widthOf)), 80)
-  const percent = (part: number) => Math.round((100 * part) / sums[0])
-  assert.equal(
-    lines.at(-1),
-    `04's parent sends ${percent(sums[1])} % of what 02's parent sends; ` +
-      `all lanes together ${percent(sums[1] + sums[2])} %.`,
-  )
-  const most = lines.indexOf('bytes of the largest request')
-  const largest = [before[0], ...now].map((lane) =>
-    format(Math.max(...requestSizes(lane))),
-  )
-  for (const [i, size] of largest.entries()) {
-    assert.equal(lines[most + 1 + i].trim().split(/ {2,}/)[1], size)
-  }
-  const messages = lines.indexOf('messages')
-  assert.match(lines[messages + 5], /^ {2}04 all lanes {2}10 {2}█+$/)
-  assert.doesNotMatch(lines.join('\n'), /tokens/)
+  const golden = readFileSync(join(VIEWS, 'compared.txt'), 'utf8').trimEnd()
+  assert.equal(renderComparison(ALONE, CHILD, 80).join('\n'), golden)
 })
 
-test('tokens are compared only where an API counted them', () => {
+test('tokens stand where an API counted them; who sent nothing is told', () => {
   const usage = { input_tokens: 10, cache_read_input_tokens: 1000, output_tokens: 5 }
   const live = run({ parent: [prompt('go'), { ...reply(text('a')), usage }] })
-  const lines = renderComparison(run(AFTER), live, 80)
+  const lines = renderComparison(CHILD, live, 80)
   const [row] = find(lines, 'tokens in')
   assert.match(lines[row + 1], /A parent +–$/)
   assert.match(lines[row + 2], /B parent +1,010 {2}█+$/)
+  const silent = run({ parent: [prompt('go')] }, '02-x')
+  const [said] = renderComparison(silent, CHILD, 80).slice(-1)
+  assert.equal(said, "02's parent has sent nothing to compare with.")
 })
 
-test('a comparison with a lane that has sent nothing says so', () => {
-  const lines = renderComparison(run({ parent: [prompt('go')] }, '02-x'), run(AFTER), 80)
-  assert.equal(lines.at(-1), "02's parent has sent nothing to compare with.")
-})
+type Command = { root?: string; columns?: string; cut?: boolean }
 
-test('a lane of 10 000 messages is shown at once', () => {
-  const [parent] = run({ parent: [prompt('go')] })
-  const output = 'a line of output\n'.repeat(50)
-  for (let i = 0; i < 5000; i++) {
-    const content = [text('我来运行它。'), call(`tool_${i}`, 'bash', { command: output })]
-    const results = [result(`tool_${i}`, output)]
-    const turn = [
-      { role: 'assistant', content },
-      { role: 'user', content: results },
-    ]
-    parent.lines.push(...(turn as LaneLine[]))
-  }
-  const start = process.cpuUsage() // unlike a clock, the same on a busy machine
-  assert.ok(renderFolder([parent], 80).length > 20_000)
-  renderComparison([parent], run(BEFORE, '02-tool-use'), 80)
-  const took = process.cpuUsage(start).user / 1000
-  assert.ok(took < 2000, `${Math.round(took)} ms`)
-})
-
-const SUPPORT = join(import.meta.dirname, '../steps/support')
-
-/** Runs the command as a reader does, but for npm. `cut` closes its output early. */
-async function view(
-  args: string[],
-  { support = SUPPORT, columns = '80', cut = false } = {},
-) {
-  const command = ['--import', 'tsx', join(support, 'view.ts'), ...args]
+/** Runs a script as a reader does, but for npm. `cut` closes its output early. */
+async function command(script: string, args: string[], options: Command = {}) {
+  const { root = join(import.meta.dirname, '..'), columns = '80', cut } = options
+  const argv = ['--import', 'tsx', join(root, 'steps', script), ...args]
   const env = { ...process.env, COLUMNS: columns }
-  const child = spawn(process.execPath, command, {
-    env,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
+  const child = spawn(process.execPath, argv, { cwd: root, env })
   let [out, err] = ['', '']
   child.stdout.setEncoding('utf8').on('data', (data) => {
     out += data
@@ -521,55 +328,41 @@ async function view(
   const code = await new Promise((resolve) => child.on('close', resolve))
   return { code, out, err }
 }
+const view = (args: string[], options?: Command) =>
+  command('support/cli/view.ts', args, options)
 
 test('the command shows a folder as plain text, its path first', async () => {
-  const folder = folderOf(AFTER)
-  const { code, out, err } = await view([folder], { columns: '120' })
+  const folder = join(VIEWS, 'child')
+  const { code, out, err } = await view([join(folder, 'sub-1.log')], { columns: '120' })
   const [first, blank, ...lines] = out.split('\n')
   assert.deepEqual({ code, err, blank }, { code: 0, err: '', blank: '' })
-  assert.ok(
-    first.includes(basename(folder)) && first.endsWith(' (offline, scripted)'),
-    first,
-  )
-  assert.deepEqual(lines, [...renderFolder(readFolder(folder), 120), ''])
+  assert(first.endsWith(`${join('views', 'child')} (offline, scripted)`), first)
+  assert.deepEqual(lines, [...renderRun(readFolder(folder), 120), ''])
 })
 
-test('a number or name means the last offline run, else the recording', async () => {
-  const root = folderOf({})
-  const support = join(root, 'steps/support')
-  cpSync(SUPPORT, support, { recursive: true })
-  writeFileSync(join(root, 'package.json'), '{"type":"module"}')
-  for (const step of ['02-tool-use', '04-subagent']) {
-    writeFileSync(join(root, 'steps', `${step}.ts`), '')
-    const lanes = step === '02-tool-use' ? BEFORE : AFTER
-    cpSync(folderOf(lanes, step), join(root, 'logs/recorded', step), { recursive: true })
-  }
-  cpSync(folderOf(BEFORE), join(root, 'logs/04-subagent'), { recursive: true })
+test('a number or name means the last offline run, else the recording', async (t) => {
+  const root = makeRoot(t)
+  cpSync(join(VIEWS, 'child'), join(root, 'logs/04-subagent'), { recursive: true })
   mkdirSync(join(root, 'logs/02-tool-use'))
   const [both, unknown, none] = await Promise.all([
-    view(['02-tool-use', '4'], { support, columns: '200' }),
-    view(['99'], { support }),
-    view([], { support }),
+    view(['02-tool-use', '4'], { root, columns: '200' }),
+    view(['99'], { root }),
+    view([], { root }),
   ])
   const [first, second, blank] = both.out.split('\n')
-  const recording = join('logs', 'recorded', '02-tool-use (offline, scripted)')
-  const last = join('logs', '04-subagent (offline, scripted)')
-  assert.ok(first.startsWith('02: ') && first.endsWith(recording), both.out + both.err)
-  assert.ok(second.startsWith('04: ') && second.endsWith(last), both.out)
+  assert.equal(first, `02: ${join('logs/recorded/02-tool-use')} (offline, scripted)`)
+  assert.equal(second, `04: ${join('logs/04-subagent')} (offline, scripted)`)
   assert.equal(blank, '')
-  assert.match(both.out, /\n04's parent sends 100 % of what 02's parent sends; .*\n$/)
+  assert.match(both.out, /\n04's parent sends \d+ % of what 02's parent sends; .*\n$/)
   for (const { code, out, err } of [unknown, none]) {
     assert.deepEqual({ code, out }, { code: 1, out: '' })
-    assert.match(
-      err,
-      /Usage: npm run view 04[\s\S]*Recorded: 02-tool-use, 04-subagent\n$/,
-    )
+    assert.match(err, /Usage: npm run view 04[\s\S]*Recorded: 01-agent-loop, .*\n$/)
   }
   assert.match(unknown.err, /^There is no run "99"\.\n/)
 })
 
 test('a broken lane is named, and a reader that leaves early is no fault', async () => {
-  const broken = folderOf(AFTER)
+  const broken = folderOf({ parent: [], 'sub-1': child('Job') })
   appendFileSync(join(broken, 'sub-1.log'), '{"role":"assis')
   const long = Array.from({ length: 4000 }, () => prompt('x'.repeat(200)))
   const [bad, cut] = await Promise.all([
@@ -577,6 +370,53 @@ test('a broken lane is named, and a reader that leaves early is no fault', async
     view([folderOf({ parent: long })], { cut: true }),
   ])
   assert.deepEqual({ code: bad.code, out: bad.out }, { code: 1, out: '' })
-  assert.match(bad.err, /^.*sub-1\.log, line 8 is not JSON: .*\n$/)
+  assert.match(bad.err, /^.*sub-1\.log, line 4 is not JSON: .*\n$/)
   assert.deepEqual({ code: cut.code, err: cut.err }, { code: 0, err: '' })
+})
+
+test('the end of a run, view and a comparison say the same sizes', async (t) => {
+  const root = makeRoot(t)
+  const { out } = await command('04-subagent.ts', [], { root })
+  const lanes = readFolder(join(root, 'logs/04-subagent'))
+  const most = (sizes: number[]) => Math.max(...sizes).toLocaleString('en-US')
+  const [parent, sub] = lanes.map((lane) => most(requestSizes(lane)))
+  const one = `${most(asOneHistory(lanes))} with its children's messages`
+  const size = `largest request ${parent} bytes (computed: ${one})`
+  const [count, others] = lanes.map(({ messages }) => `${messages.length} messages`)
+  const child = `sub-1: ${others}, largest request ${sub} bytes`
+  assert(out.includes(`\nparent: ${count}, ${size}\n${child}\n`), out)
+  const shown = renderRun(lanes, 300)
+  assert.deepEqual(shown.slice(0, 2), [`parent: ${count}`, size])
+  find(shown, `largest request ${sub} bytes`)
+  const compared = renderComparison(lanes, lanes, 80)
+  const [row] = find(compared, 'bytes of the largest request')
+  assert.match(compared[row + 1], RegExp(`A parent +${parent} `))
+  assert.match(compared[row + 3], RegExp(`A sub-1 +${sub} `))
+})
+
+test('record takes a folder, and both commands say what they take', async (t) => {
+  const root = makeRoot(t)
+  const folder = mkdtempSync(join(tmpdir(), 'view-'))
+  folders.push(folder)
+  cpSync(join(root, 'logs/recorded/04-subagent'), folder, { recursive: true })
+  const path = join(folder, 'sub-1.log')
+  const before = readFileSync(path, 'utf8')
+  writeFileSync(path, before.replace('Wrote ', 'Wrote? '))
+  writeFileSync(join(folder, 'notes.txt'), 'kept')
+  const record = (args: string[]) => command('support/cli/record.ts', args, { root })
+  const [made, viewed, recorded, unknown] = await Promise.all([
+    record([folder]),
+    view(['--help']),
+    record(['--help']),
+    record(['99']),
+  ])
+  assert.equal(made.code, 0, made.err)
+  assert.equal(readFileSync(path, 'utf8'), before)
+  assert.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'kept')
+  for (const [name, { code, out, err }] of Object.entries({ viewed, recorded })) {
+    assert.deepEqual({ code, err }, { code: 0, err: '' }, name)
+    assert.match(out, /^Usage: npm run (view|record) 04/)
+  }
+  assert.equal(unknown.code, 1)
+  assert.match(unknown.err, /^There is no recording "99"\.\nUsage: npm run record 04/)
 })

@@ -1,8 +1,6 @@
 /** Two runs compared lane by lane: in numbers, in bars, and in a sentence. */
 import { type LaneFile, requestSizes } from '../base/lane-file.ts'
-import { wrap } from '../base/width.ts'
-
-const SENT = 'bytes of all requests'
+import { fit, widthOf, wrap } from '../base/width.ts'
 
 /**
  * Two runs lane by lane, in numbers and bars; tokens only where an API counted them. The
@@ -18,24 +16,25 @@ export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): s
       return lanes.length > 0 ? row : []
     }),
   )
+  const titles = Math.max(...rows.map(({ title }) => widthOf(title)))
   const keys = new Set(rows.flatMap(({ sums }) => Object.keys(sums)))
   const charts = [...keys].flatMap((key) => {
     const most = Math.max(...rows.map(({ sums }) => sums[key] ?? 0))
     const digits = number(most).length
-    const unit = Math.max(0, width - digits - 18) / (most || 1)
+    const unit = Math.max(0, width - digits - titles - 6) / (most || 1)
     const lines = rows.map(({ title, sums: { [key]: value } }) => {
       const text = (value === undefined ? '–' : number(value)).padStart(digits)
       const bar = '█'.repeat(Math.round((value ?? 0) * unit))
-      return `  ${title.padEnd(12)}  ${text}  ${bar}`
+      return `  ${title}${' '.repeat(titles - widthOf(title))}  ${text}  ${bar}`
     })
-    return [...[key, ...lines].flatMap((line) => wrap(line, width, 1)), '']
+    return [...[key, ...lines].map((line) => fit(line.trimEnd(), width)), '']
   })
   return [...charts, ...wrap(conclusion(a, b), width, 9)]
 }
 
 function conclusion(a: LaneFile[], b: LaneFile[]): string {
   const [one, two] = labelsOf(a, b)
-  const sent = (lanes: LaneFile[]) => sumsOf(lanes)[SENT]
+  const sent = (lanes: LaneFile[]) => total(lanes.flatMap(requestSizes))
   const percent = (x: LaneFile[], y: LaneFile[]) => Math.round((100 * sent(x)) / sent(y))
   if (sent([a[0]]) === 0) return `${one}'s parent has sent nothing to compare with.`
   const parents = `${percent([b[0]], [a[0]])} % of what ${one}'s parent sends`
@@ -44,17 +43,19 @@ function conclusion(a: LaneFile[], b: LaneFile[]): string {
 
 /** The sums of some lanes, by their titles. */
 function sumsOf(lanes: LaneFile[]): Record<string, number> {
-  const sizes = lanes.map(requestSizes)
-  const usages = lanes.flatMap(({ lines }) => lines.flatMap(({ usage }) => usage ?? []))
-  const counts = usages.flatMap(Object.entries)
+  const lines = lanes.flatMap(({ lines }) => lines)
+  const sizes = lanes.flatMap(requestSizes)
+  const counts = lines.flatMap(({ usage }) => Object.entries(usage ?? {}))
   const tokens = (field: RegExp) =>
-    total(counts.map(([name, count]) => (field.test(name) ? count : 0)))
+    total(counts.map(([name, count]) => (field.test(name) ? Number(count) : 0)))
   return {
-    messages: total(lanes.map(({ messages }) => messages.length)),
-    'bytes of the largest request': Math.max(...sizes.map((lane) => lane.at(-1) ?? 0)),
-    [SENT]: total(sizes.flat()),
-    ...(counts.length > 0 && { 'tokens in': tokens(/^(cache_\w+_)?input_tokens$/) }),
-    ...(counts.length > 0 && { 'tokens out': tokens(/^output_tokens$/) }),
+    messages: lines.filter(({ role }) => role).length,
+    'bytes of the largest request': Math.max(0, ...sizes),
+    'bytes of all requests': total(sizes),
+    ...(counts.length > 0 && {
+      'tokens in': tokens(/^(cache_\w+_)?input_tokens$/),
+      'tokens out': tokens(/^output_tokens$/),
+    }),
   }
 }
 

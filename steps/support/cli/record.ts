@@ -1,75 +1,63 @@
-/** `npm run record 04`: replays a step's recordings and writes the result over them. */
+/** `npm run record 04`: replays recordings and writes the result over them. */
 import { spawnSync } from 'node:child_process'
-import { cpSync, readdirSync, rmSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
 import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
-import {
-  type LaneFile,
-  REQUEST_EVENTS,
-  readFolder,
-  renumberIds,
-} from '../base/lane-file.ts'
+import { isAnswer, type LaneFile, readFolder, renumberIds } from '../base/lane-file.ts'
 
-const root = dirname(dirname(dirname(import.meta.dirname)))
-const recorded = join(root, 'logs', 'recorded')
+const ROOT = join(import.meta.dirname, '../../..')
+const RECORDED = join(ROOT, 'logs/recorded')
+const USAGE = `Usage: npm run record 04        all recordings of a step
+       npm run record FOLDER    any other recording
+Replays recordings and writes the result over them. The model's turns stay as they are;
+what the tools say to them is made anew.`
 
-for (const wanted of process.argv.slice(2)) {
-  const names = readdirSync(recorded).filter((name) =>
-    name.startsWith(wanted.padStart(2, '0')),
-  )
-  if (names.length === 0) fail(`There is no recording of ${wanted} in logs/recorded.`)
-  for (const name of names) record(name)
+function foldersOf(wanted: string): string[] {
+  if (existsSync(join(wanted, 'parent.log'))) return [resolve(wanted)]
+  const isMeant = (name: string) => name.startsWith(wanted.padStart(2, '0'))
+  const names = readdirSync(RECORDED).filter(isMeant)
+  if (names.length > 0) return names.map((name) => join(RECORDED, name))
+  throw new Error(`There is no recording ${JSON.stringify(wanted)}.\n${USAGE}`)
 }
-if (process.argv.length < 3) fail('Usage: npm run record 04 (numbers of steps)')
 
-/** The model's turns stay as they are; what the tools say to them is made anew. */
-function record(name: string): void {
-  const folder = join(recorded, name)
-  const before = read(folder)
-  const endsBadly = REQUEST_EVENTS.includes(before[0].lines.at(-1)?.event ?? '')
-  const step = join('steps', `${name.split('.')[0]}.ts`)
-  const run = spawnSync(process.execPath, ['--import', 'tsx', step, '--replay', folder], {
-    cwd: root,
+/** @throws {Error} naming the lane that the run did not have in full */
+function record(folder: string): void {
+  const before = readFolder(folder)
+  const step = before[0].header.step ?? basename(folder).split('.')[0]
+  // Where a replay writes its log.
+  const name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
+  const own = join(ROOT, 'logs', name)
+  const log = own === folder ? `${own}.replay` : own
+  rmSync(log, { recursive: true, force: true })
+  const args = ['--import', 'tsx', join('steps', `${step}.ts`), '--replay', folder]
+  spawnSync(process.execPath, args, {
+    cwd: ROOT,
     stdio: ['ignore', 'inherit', 'inherit'],
   })
-  const kept = 'Nothing was written over it.'
-  if ((run.status === 0) === endsBadly) {
-    fail(`${name}: the run ended with ${run.status}. ${kept}`)
-  }
-  const after = read(join(root, 'logs', name))
+  const after = readFolder(log)
   for (const lane of before) {
     const same = after.find((file) => file.name === lane.name)
-    if (!same || !isDeepStrictEqual(answersIn(same), answersIn(lane))) {
-      fail(
-        `${name}: the run did not have all of the model's turns in ${lane.name}. ${kept}`,
-      )
-    }
+    if (same && isDeepStrictEqual(answersIn(same), answersIn(lane))) continue
+    const lacks = `the run did not have all of the model's turns in ${lane.name}`
+    throw new Error(`${basename(folder)}: ${lacks}. Nothing was written over it.`)
   }
-  rmSync(folder, { recursive: true })
-  cpSync(join(root, 'logs', name), folder, { recursive: true })
-}
-
-function read(folder: string): LaneFile[] {
-  try {
-    return readFolder(folder)
-  } catch (error) {
-    fail((error as Error).message)
-  }
+  cpSync(log, folder, { recursive: true })
 }
 
 /** What the model says in a lane: the part that is written by hand. */
 function answersIn({ lines }: LaneFile) {
   const renumber = renumberIds()
-  return lines
-    .map((line) => ({ ...line, content: renumber(line.content) }))
-    .filter(
-      ({ role, event = '' }) => role === 'assistant' || REQUEST_EVENTS.includes(event),
-    )
-    .map(({ content, event }) => ({ content, event }))
+  const renumbered = lines.map((line) => ({ ...line, content: renumber(line.content) }))
+  return renumbered.filter(isAnswer).map(({ content, event }) => ({ content, event }))
 }
 
-function fail(message: string): never {
-  console.error(message)
-  process.exit(1)
+try {
+  const wanted = process.argv.slice(2)
+  if (wanted.length === 0) throw new Error(USAGE)
+  if (wanted.includes('--help')) console.log(USAGE)
+  else for (const folder of wanted.flatMap(foldersOf)) record(folder)
+} catch (error) {
+  console.error((error as Error).message)
+  process.exitCode = 1
 }

@@ -1,8 +1,8 @@
 /** What a run says of itself, at its start and at its end. */
-import { join, relative } from 'node:path'
+import { relative } from 'node:path'
 import process from 'node:process'
-import type { Lane } from '../base/lane-file.ts'
-import { readLane, requestSizes } from '../base/lane-file.ts'
+import { inNumbers } from '../base/family.ts'
+import { type Lane, type LaneFile, readFolder } from '../base/lane-file.ts'
 import { complain, print } from '../terminal/screen.ts'
 import type { Place } from './folders.ts'
 import type { Settings } from './settings.ts'
@@ -36,17 +36,19 @@ export function summarize(
   unlogged: Error | undefined,
 ): void {
   let broken = unlogged
+  let files: LaneFile[] = []
+  try {
+    if (!broken && lanes.length > 0) files = readFolder(logs)
+  } catch (error) {
+    broken = error as Error // somebody has taken a file away
+  }
   for (const { name, sums, earlier } of lanes) {
-    const count = `${sums.messages} message${sums.messages === 1 ? '' : 's'}`
+    const file = files.find((file) => file.name === name)
+    // Counted from the files, as everywhere else.
+    const numbers = file ? inNumbers(file, files).join(', ') : 'not logged in full'
     const [input, output] = [sums.input + earlier.input, sums.output + earlier.output]
     const tokens = isLive ? `, tokens ${input} in, ${output} out` : ''
-    let size = ''
-    try {
-      if (!broken) size = largestRequest(join(logs, `${name}.log`))
-    } catch (error) {
-      broken = error as Error // somebody has taken the file away
-    }
-    print(`${name}: ${count}${size}${tokens}`, 'dim')
+    print(`${name}: ${numbers}${tokens}`, 'dim')
   }
   if (broken) {
     complain(`This run is not logged in full: ${broken.message}`)
@@ -54,10 +56,4 @@ export function summarize(
   } else {
     print(`log: ${shorten(logs)}`, 'dim')
   }
-}
-
-/** Sizes are counted from the file, as everywhere else. */
-function largestRequest(path: string): string {
-  const most = Math.max(0, ...requestSizes(readLane(path)))
-  return `, largest request ${most.toLocaleString('en-US')} bytes`
 }

@@ -1,5 +1,5 @@
 /** Where prompts come from: words, a terminal, piped lines, or the step itself. */
-import process from 'node:process'
+import process, { stdin, stdout } from 'node:process'
 import { createInterface, type Key } from 'node:readline'
 import { RunError } from '../base/errors.ts'
 import { visible, waitFor } from './screen.ts'
@@ -11,7 +11,7 @@ export async function* readPrompts(
   { words, live }: { words: string; live?: object },
 ): AsyncGenerator<string> {
   if (words) return yield words
-  if (process.stdin.isTTY) return yield* live ? typedPrompts(label, own[0]) : own
+  if (stdin.isTTY) return yield* live ? typedPrompts(label, own[0]) : own
   let lines = 0
   for await (const line of pipedLines(live ? undefined : 200)) {
     lines += 1
@@ -23,7 +23,8 @@ export async function* readPrompts(
 }
 
 async function* typedPrompts(label: string, own: string) {
-  for (let offer = own; ; offer = '') {
+  // A line break in what is offered would send it unseen.
+  for (let offer = own.replace(/\s+/g, ' '); ; offer = '') {
     const typed = await question(`${label} > `, offer)
     // A q behind the offer is meant as one alone.
     const words = typed?.startsWith(offer) ? typed.slice(offer.length) : typed
@@ -33,30 +34,22 @@ async function* typedPrompts(label: string, own: string) {
 }
 
 /** A line typed at the prompt, or lines pasted at once; undefined at the end of input. */
-function question(
-  label: string,
-  offer: string,
-  signal?: AbortSignal,
-): Promise<string | undefined> {
-  return new Promise((answered) => {
-    const { stdin: input, stdout: output } = process
-    const terminal = createInterface({ input, output, prompt: label })
+function question(label: string, offer: string, signal?: AbortSignal) {
+  return new Promise<string | undefined>((answered) => {
+    const streams = { input: stdin, output: stdout }
+    const terminal = createInterface({ ...streams, prompt: label, signal })
     const lines: string[] = []
     // By itself readline takes Ctrl+D for the end of input only on an empty line.
     const leave = (_: string, { ctrl, name }: Key) => {
       if (ctrl && name === 'd' && terminal.line === offer) terminal.close()
     }
-    const giveUp = () => terminal.close()
-    signal?.addEventListener('abort', giveUp, { once: true })
-    input.on('keypress', leave)
+    stdin.on('keypress', leave)
     terminal.on('line', (line) => {
       if (lines.push(line) === 1) setImmediate(() => terminal.close())
     })
     terminal.on('close', () => {
-      input.off('keypress', leave)
-      signal?.removeEventListener('abort', giveUp)
-      const all = [...lines, terminal.line].join('\n').trim()
-      answered(lines.length > 0 ? all : undefined)
+      stdin.off('keypress', leave)
+      answered(lines.length > 0 ? [...lines, terminal.line].join('\n').trim() : undefined)
     })
     terminal.on('SIGINT', () => {
       terminal.close()
@@ -77,7 +70,7 @@ export async function confirm(text: string, signal?: AbortSignal): Promise<boole
 
 /** Lines of piped input; a pipe that stays silent for `patience` ms counts as none. */
 async function* pipedLines(patience?: number) {
-  const lines = createInterface({ input: process.stdin })
+  const lines = createInterface({ input: stdin })
   const timer = patience && setTimeout(() => lines.close(), patience)
   try {
     for await (const line of lines) {
@@ -90,6 +83,6 @@ async function* pipedLines(patience?: number) {
   } finally {
     clearTimeout(timer)
     // Its other end may stay open: after q that must not hold the program.
-    process.stdin.destroy()
+    stdin.destroy()
   }
 }

@@ -3,33 +3,29 @@ import process, { stderr, stdout } from 'node:process'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { callLine } from '../base/lane-file.ts'
 import { redact } from '../base/secrets.ts'
-import { standIns } from '../base/width.ts'
+import { fit, standIns } from '../base/width.ts'
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36, dim: 2 }
+type Colour = keyof typeof COLOURS
+
 let status = ''
 let cutOff = false
 let speaker = ''
 
 // `npx tsx … | head` closes the pipe early; the run goes on and its log is complete.
-for (const stream of [stdout, stderr]) {
-  stream.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-    if (stream !== stdout || cutOff) return
-    cutOff = true
-    if (code === 'EPIPE') return
-    complain(`Nothing more can be shown here: ${message}`)
-    process.exitCode = 1
-  })
-}
+stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+  if (cutOff) return
+  cutOff = true
+  if (code === 'EPIPE') return
+  complain(`Nothing more can be shown here: ${message}`)
+  process.exitCode = 1
+})
+stderr.on('error', () => {}) // there is nowhere left to say it
 
 /** Prints text as whole lines, made `visible`. */
-export function print(text: string, colour?: keyof typeof COLOURS): void {
-  write(visible(text), colour)
-}
-
-function write(shown: string, colour?: keyof typeof COLOURS): void {
+export function print(text: string, colour?: Colour): void {
   if (cutOff) return
-  const painted = colour ? paint(shown, colour) : shown
-  stdout.write(`${status && '\r\x1b[K'}${painted}\n${status}`)
+  stdout.write(`${status && '\r\x1b[K'}${paint(visible(text), colour)}\n${status}`)
 }
 
 /** Prints what went wrong, to standard error. */
@@ -46,23 +42,16 @@ export function showCalls(lane: string, { content }: MessageParam): void {
     if (block.type !== 'tool_use' && typeof failure !== 'string') continue
     if (lane !== speaker && indent) print(`  ${lane}`, 'cyan')
     speaker = lane
-    if (block.type === 'tool_use') write(cut(`${indent}> ${callLine(block)}`), 'green')
-    else write(cut(`${indent}✗ ${failure}`), 'red')
+    const isCall = block.type === 'tool_use'
+    const text = isCall ? `> ${callLine(block)}` : `✗ ${failure}`
+    print(fit(redact(indent + text), 80), isCall ? 'green' : 'red')
   }
-}
-
-/** At most 80 columns of a text's first line; no secret is cut to an unknown half. */
-function cut(text: string): string {
-  const [line] = visible(text).split('\n')
-  return line.length > 80 && [...line].length > 80
-    ? `${[...line].slice(0, 79).join('')}…`
-    : line
 }
 
 /** On a terminal, says what is waited for, until the next call; '' takes it away. */
 export function waitFor(what: string): void {
   if (!stdout.isTTY || cutOff) return
-  const next = what && paint(`… ${what}`.slice(0, stdout.columns - 1), 'dim')
+  const next = what && paint(fit(`… ${what}`, (stdout.columns || 80) - 1), 'dim')
   stdout.write(`${status && '\r\x1b[K'}${next}`)
   status = next
 }
@@ -72,7 +61,7 @@ export function visible(text: string): string {
   return standIns(redact(text))
 }
 
-function paint(text: string, colour: keyof typeof COLOURS, tty = stdout.isTTY): string {
-  const plain = !tty || Boolean(process.env.NO_COLOR)
-  return plain ? text : `\x1b[${COLOURS[colour]}m${text}\x1b[0m`
+function paint(text: string, colour?: Colour, tty = stdout.isTTY): string {
+  const isPlain = !colour || !tty || process.env.NO_COLOR
+  return isPlain ? text : `\x1b[${COLOURS[colour]}m${text}\x1b[0m`
 }

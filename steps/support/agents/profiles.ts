@@ -101,13 +101,13 @@ export function parseProfile(source: string, tools: Named[]): Profile {
 function parseValue(first: string, more: string[], wrong: Wrong): string | string[] {
   const bare = (line: string) => line.trim().replace(/(^|\s+)#.*$/, '')
   if (/^>[-+]?$/.test(first)) return more.join(' ').trim().replace(/\s+/g, ' ')
-  const lines = [bare(first), ...more.map(bare)].filter(Boolean)
   // Within quotes a # is text.
-  if (/^["']/.test(first) && lines.length === 1) return scalar(first, wrong)
+  const start = /^["']/.test(first) ? first : bare(first)
+  const lines = [start, ...more.map(bare)].filter(Boolean)
   const items = lines.filter((line) => /^-(\s|$)/.test(line))
-  if (bare(first) === '' && items.length > 0 && items.length === lines.length)
+  if (start === '' && items.length > 0 && items.length === lines.length)
     return items.map((item) => scalar(item.slice(1).trim(), wrong))
-  const whole = lines.join(' ')
+  const whole = lines.join('\n')
   if (!whole.startsWith('[')) return scalar(whole, wrong)
   const list = /^\[([^\]]*)\]$/.exec(whole)
   if (!list) throw wrong('the list has no closing ], or something stands behind it')
@@ -115,12 +115,12 @@ function parseValue(first: string, more: string[], wrong: Wrong): string | strin
   return parts.filter(Boolean).map((part) => scalar(part, wrong))
 }
 
-/** One value of a line: plain, or in quotes with nothing but itself between them. */
+/** One value: plain, or in quotes with nothing but itself between them. */
 function scalar(text: string, wrong: Wrong): string {
   if (/^[|>{&*!%@`]/.test(text))
     throw wrong(`a value cannot begin with ${text[0]}: quote it, or use > for long text`)
-  if (!/^["']/.test(text)) return text
-  const quoted = /^(["'])((?:(?!\1)[^\\])*)\1(\s+#.*)?$/.exec(text)
+  if (!/^["']/.test(text)) return text.replaceAll('\n', ' ')
+  const quoted = /^(["'])((?:(?!\1)[^\\\n])*)\1(\s+#.*)?$/.exec(text)
   if (!quoted) throw wrong('a quote must close on its line, with no \\ or quote inside')
   return quoted[2]
 }

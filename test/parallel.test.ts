@@ -1,21 +1,16 @@
 /** Step 10: several tasks in one reply, at once, in order, each for itself. */
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { requestError } from '../steps/support/base/protocol.ts'
-import { atMost } from '../steps/support/tools/parallel.ts'
 import {
   about,
-  bash,
   byPrompt,
   calls,
   envFile,
   fail,
   filesOf,
-  isAlive,
   type Json,
   laneOf,
   logFolder,
@@ -201,44 +196,30 @@ describe('the tasks of a reply', { concurrency: 4 }, () => {
       assert.notEqual(laneOf(run, name).messages.length, 0, `${name} was started`)
   })
 
-  test('Ctrl+C stops all: those at work, and those in line', posix, async (t) => {
-    const workdir = realpathSync(mkdtempSync(join(tmpdir(), 'parallel-test-')))
-    t.after(() => rmSync(workdir, { recursive: true, force: true }))
-    const hang = `import { appendFileSync } from 'node:fs'
-process.on('SIGTERM', () => {})
-appendFileSync('pids', process.pid + '\\n')
-setInterval(() => {}, 1000)`
-    const tool = [calls(bash('node hang.mjs'))]
-    const prompts = ['tool 1', 'tool 2', 'model 1', 'model 2', 'in line 1', 'in line 2']
-    const all = prompts.map((prompt) => task(prompt))
+  test('stop at Ctrl+C: those at work, and those in line', posix, async (t) => {
+    const prompts = ['1', '2', '3', '4', 'in line 1', 'in line 2']
+    const at = (n: number) => ({ [n]: [stall()] })
     const server = await serve(
       t,
       byPrompt({
-        all: [calls(write('hang.mjs', hang), ...all, read('hang.mjs'))],
-        ...{ 'tool 1': tool, 'tool 2': tool },
-        ...{ 'model 1': [stall()], 'model 2': [stall()] },
+        all: [
+          calls(write('a.md', 'xy'), ...prompts.map((one) => task(one)), read('a.md')),
+        ],
+        ...{ ...at(1), ...at(2), ...at(3), ...at(4) },
       }),
     )
-    const root = makeRoot(t)
-    const dotenv = envFile(server.url)
-    const options = { step: STEP, root, env: { WORKDIR: workdir }, dotenv }
-    const run = startStep({ ...options, args: ['all'] })
-    const pids = () => {
-      const path = join(workdir, 'pids')
-      const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : []
-      return lines.filter(Boolean).map(Number)
-    }
-    await until(() => pids().length === 2 && server.requests.length === 5, 'four at work')
-    run.child.kill('SIGINT')
-    const { code, stdout } = await run.result
-    assert.equal(code, 130)
-    assert.deepEqual(pids().filter(isAlive), [])
+    const options = { step: STEP, root: makeRoot(t), dotenv: envFile(server.url) }
+    const step = startStep({ ...options, args: ['all'] })
+    await until(() => server.requests.length === 5, 'four at work')
+    step.child.kill('SIGINT')
+    const run = await step.result
+    assert.equal(run.code, 130)
     assert.equal(server.requests.length, 5, 'nobody in line has begun')
     assert.deepEqual(server.refused, [])
+    const lanes = ['parent', 'sub-1', 'sub-2', 'sub-3', 'sub-4']
+    assert.deepEqual(lanesIn(run.root, logFolder(run)), lanes)
 
-    const lanes = lanesIn(root, logFolder({ stdout }))
-    assert.deepEqual(lanes, ['parent', 'sub-1', 'sub-2', 'sub-3', 'sub-4'])
-    const { messages } = laneOf({ stdout, root })
+    const { messages } = laneOf(run)
     const tools = [{ name: 'any', input_schema: { type: 'object' } }]
     const next = [...messages, { role: 'user', content: 'What now?' }]
     const request = { model: 'any', max_tokens: 1, tools, messages: next }
@@ -247,33 +228,10 @@ setInterval(() => {}, 1000)`
     assert.deepEqual(
       results.map(({ content, is_error }) => [content.split(/[,.]/)[0], is_error]),
       [
-        [`Wrote ${hang.length} bytes to hang`, undefined],
+        ['Wrote 2 bytes to a', undefined],
         ...Array(4).fill(['aborted by the user', true]),
         ...Array(3).fill(['Stopped by Ctrl+C', true]),
       ],
     )
   })
-})
-
-test('atMost keeps the order and the limit, and a failure frees its place', async () => {
-  const inTurn = atMost(2)
-  const began: number[] = []
-  let [running, most] = [0, 0]
-  const jobs = [30, 10, 20, 0, 5].map((ms, i) =>
-    inTurn(async () => {
-      began.push(i)
-      most = Math.max(most, ++running)
-      await sleep(ms)
-      running -= 1
-      if (i % 2 === 1) throw new Error(`${i} failed`)
-      return i
-    }),
-  )
-  const ends = await Promise.allSettled(jobs)
-  assert.deepEqual(
-    ends.map((end) => (end.status === 'fulfilled' ? end.value : end.reason.message)),
-    [0, '1 failed', 2, '3 failed', 4],
-  )
-  assert.deepEqual(began, [0, 1, 2, 3, 4])
-  assert.equal(most, 2)
 })

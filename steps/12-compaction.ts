@@ -487,7 +487,7 @@ session.orExit(() => {
 
 if (session.isNew) startRepository(session.workdir)
 
-for (const { path, branch } of await listWorktrees(session.workdir)) {
+for (const { path, branch } of listWorktrees(session.workdir)) {
   session.print(`A worktree is left from an earlier run: ${path}, branch ${branch}`)
 }
 

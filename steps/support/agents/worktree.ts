@@ -1,10 +1,19 @@
 /** A child's own git worktree: made from HEAD, removed when nothing came of it. */
 import { execFile, execFileSync } from 'node:child_process'
-import { existsSync, realpathSync } from 'node:fs'
-import { basename, dirname, join, relative } from 'node:path'
+import { existsSync, readdirSync, realpathSync } from 'node:fs'
+import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
+import { complain } from '../terminal/screen.ts'
 
-export type Worktree = { path: string; branch: string }
+export type Worktree = {
+  path: string
+  /** The branch that it was made with. */
+  branch: string
+  /** Names of what has changed in the working directory since the commit it began with. */
+  unseen?: string
+}
+
+const MOST_NAMES = 8
 
 const run = promisify(execFile)
 let queue: Promise<unknown> = Promise.resolve()
@@ -14,19 +23,16 @@ let queue: Promise<unknown> = Promise.resolve()
  * reader's git variables, in the language that is read here.
  */
 function git(cwd: string, ...args: string[]): Promise<string> {
+  const all = ['-c', 'core.quotePath=false', ...args]
+  const options = { cwd, env: gitEnvironment(), maxBuffer: 1 << 26 }
   const result = queue.then(async () => {
-    const options = { cwd, env: gitEnvironment(), maxBuffer: 1 << 26 }
     try {
-      const all = ['-c', 'core.quotePath=false', ...args]
       return (await run('git', all, options)).stdout.trimEnd()
     } catch (cause) {
-      const { code, stderr, message } = cause as NodeJS.ErrnoException & {
-        stderr?: string
-      }
-      const said = (stderr || message).trim().split('\n').at(-1)
-      throw Object.assign(new Error(`git ${args[0]} failed: ${said}`, { cause }), {
-        code,
-      })
+      // Not the message, which holds the command: no hash is to reach a model.
+      const { code, stderr } = cause as { code: string | number; stderr: string }
+      const said = stderr.trim().split('\n').at(-1) || code
+      throw new Error(`git ${args[0]} failed: ${said}`, { cause })
     }
   })
   queue = result.catch(() => {})
@@ -47,41 +53,43 @@ function gitEnvironment(): NodeJS.ProcessEnv {
  */
 export async function openWorktree(workdir: string, lane: string): Promise<Worktree> {
   await checkRepository(workdir)
-  const taken = await git(workdir, 'for-each-ref', '--format=%(refname)', 'refs/heads')
-  for (let n = 1; ; n++) {
-    const name = n === 1 ? lane : `${lane}-${n}`
-    const tree = { path: join(`${workdir}.worktrees`, name), branch: `agent/${name}` }
-    const isTaken = taken.split('\n').includes(`refs/heads/${tree.branch}`)
-    if (isTaken || existsSync(tree.path)) continue
-    await addWorktree(workdir, tree)
-    return { ...tree, path: realpathSync(tree.path) }
-  }
+  const refs = (await git(workdir, 'for-each-ref', '--format=%(refname)')).split('\n')
+  const isTaken = ({ path, branch }: Worktree) =>
+    existsSync(path) || refs.includes(`refs/heads/${branch}`)
+  const folder = `${workdir}.worktrees`
+  let tree = treeIn(folder, lane)
+  for (let n = 2; isTaken(tree); n++) tree = treeIn(folder, `${lane}-${n}`)
+  const unseen = await changedSince('HEAD', workdir)
+  await git(workdir, 'worktree', 'add', '-q', '-b', tree.branch, tree.path, 'HEAD')
+  return { ...tree, path: realpathSync(tree.path), unseen }
 }
 
-async function addWorktree(workdir: string, { path, branch }: Worktree): Promise<void> {
-  try {
-    await git(workdir, 'worktree', 'add', '-q', '-b', branch, path, 'HEAD')
-  } catch (error) {
-    // What was there already is somebody else's, such as another run's.
-    if (/already exists/.test((error as Error).message)) throw error
-    // A hook that fails leaves both, other failures the branch; neither holds work yet.
-    await git(workdir, 'worktree', 'remove', path).catch(() => {})
-    await git(workdir, 'branch', '-q', '-d', branch).catch(() => {})
-    throw error
-  }
+const treeIn = (folder: string, name: string): Worktree => ({
+  path: join(folder, name),
+  branch: `agent/${name}`,
+})
+
+/** Names the files in `folder` that differ from a commit, or are new and not ignored. */
+async function changedSince(commit: string, folder: string): Promise<string> {
+  const tracked = await git(folder, 'diff', '--name-only', '--no-renames', commit)
+  const fresh = await git(folder, 'ls-files', '--others', '--exclude-standard')
+  return listed(`${tracked}\n${fresh}`)
+}
+
+/** The first of these lines, and how many more there are. */
+function listed(lines: string): string {
+  const names = lines.split('\n').filter(Boolean).sort()
+  const more = names.splice(MOST_NAMES).length
+  return names.join(', ') + (more > 0 ? ` and ${more} more` : '')
 }
 
 async function checkRepository(workdir: string): Promise<void> {
-  const top = await git(workdir, 'rev-parse', '--show-toplevel').catch((error) => {
-    if (error.code === 'ENOENT') throw new Error('worktree needs git, which is not here.')
-    throw new Error('worktree needs a git repository; the working directory is none.')
-  })
-  if (realpathSync(top) !== realpathSync(workdir)) {
-    throw new Error('worktree needs the top of a repository, not a folder inside one.')
-  }
-  await git(workdir, 'rev-parse', '--verify', '-q', 'HEAD').catch(() => {
-    throw new Error('worktree needs a commit to start from; the repository has none.')
-  })
+  const asked = git(workdir, 'rev-parse', '--show-toplevel', 'HEAD')
+  const top = await asked.then((said) => said.split('\n')[0]).catch((error) => error)
+  if (top.cause?.code === 'ENOENT')
+    throw new Error('worktree needs git, which is not here.')
+  if (typeof top !== 'string' || realpathSync(top) !== realpathSync(workdir))
+    throw new Error('worktree works only at the top of a git repository with a commit.')
 }
 
 /**
@@ -89,102 +97,78 @@ async function checkRepository(workdir: string): Promise<void> {
  *
  * @throws {Error} when it is gone
  */
-export async function findWorktree(
-  workdir: string,
-  branch: string,
-  lane: string,
-): Promise<Worktree> {
-  const trees = await listWorktrees(workdir)
-  const own = trees.find(({ path }) => `agent/${basename(path)}` === branch)
+export async function findWorktree(workdir: string, branch: string, lane: string) {
+  const own = listWorktrees(workdir).find((tree) => tree.branch === branch)
   if (!own) throw new Error(`${lane} cannot go on: its worktree is gone.`)
-  return { path: own.path, branch }
+  const base = await git(workdir, 'merge-base', 'HEAD', branch)
+  return { ...own, unseen: await changedSince(base, workdir) }
 }
 
 /** The worktrees beside the working directory that earlier runs left, killed ones too. */
-export async function listWorktrees(workdir: string): Promise<Worktree[]> {
-  const list = await git(workdir, 'worktree', 'list', '--porcelain').catch(() => '')
-  const trees = list.split('\n\n').map((entry) => ({
-    path: /^worktree (.+)$/m.exec(entry)?.[1] ?? '',
-    branch: /^branch refs\/heads\/(.+)$/m.exec(entry)?.[1] ?? 'none',
-  }))
+export function listWorktrees(workdir: string): Worktree[] {
   const folder = `${workdir}.worktrees`
-  if (!existsSync(folder)) return []
-  return trees
-    .filter(({ path }) => existsSync(path))
-    .map(({ path, branch }) => ({ path: realpathSync(path), branch }))
-    .filter(({ path }) => dirname(path) === realpathSync(folder))
+  const names = existsSync(folder) ? readdirSync(folder).sort() : []
+  const trees = names.map((name) => treeIn(realpathSync(folder), name))
+  return trees.filter(({ path }) => existsSync(join(path, '.git')))
 }
 
 /**
  * Removes a worktree that its child left clean: no changes, and HEAD where it began.
- * Returns what the parent should know, in a sentence or two, and whether it was kept.
+ * Returns what the parent should know, in some sentences, and whether it was kept.
  */
-export async function closeWorktree(
-  workdir: string,
-  tree: Worktree,
-): Promise<{ kept: boolean; told: string }> {
+export async function closeWorktree(workdir: string, tree: Worktree) {
   const path = relative(workdir, tree.path).replaceAll('\\', '/')
   const where = /^[\w./-]+$/.test(path) ? path : `"${path}"`
-  if (!existsSync(tree.path)) {
-    const told = `Its worktree is gone; what it committed is on branch ${tree.branch}.`
-    return { kept: false, told }
-  }
-  try {
-    return await examine(workdir, tree, where)
-  } catch (error) {
-    const told = `Its worktree ${where} cannot be examined: ${(error as Error).message}`
-    return { kept: true, told }
-  }
+  const { kept, told } = await examine(workdir, tree, where).catch(({ message }) => ({
+    kept: true,
+    told: `Its worktree ${where}, branch ${tree.branch}, cannot be examined: ${message}.`,
+  }))
+  if (!tree.unseen) return { kept, told }
+  const blind = 'It started from a commit and could not see what has changed here since'
+  return { kept, told: `${told} ${blind}, committed or not: ${tree.unseen}.` }
 }
 
 async function examine(workdir: string, tree: Worktree, where: string) {
   const { path } = tree
+  if (!existsSync(join(path, '.git'))) throw new Error('it is gone')
+  const base = await git(workdir, 'merge-base', 'HEAD', tree.branch)
   const head = await git(path, 'rev-parse', 'HEAD')
-  const branch = await git(path, 'rev-parse', '--abbrev-ref', 'HEAD')
-  const base = await git(workdir, 'merge-base', 'HEAD', head)
+  const branch = await git(path, 'symbolic-ref', '--short', 'HEAD')
   const dirty = await git(path, 'status', '--porcelain', '--untracked-files=all')
-  const others = ['ls-files', '--others', '--exclude-standard']
-  const ignored = await git(path, ...others, '--ignored', '--directory')
+  const others = ['--others', '--exclude-standard', '--ignored', '--directory']
+  const ignored = await git(path, 'ls-files', ...others)
   if (branch === tree.branch && head === base && dirty === '' && ignored === '') {
     await git(workdir, 'worktree', 'remove', '--force', path)
     await git(workdir, 'branch', '-q', '-D', branch)
     return { kept: false, told: 'It changed nothing, so its worktree was removed.' }
   }
-  const tracked = await git(path, 'diff', '--name-only', base)
-  const fresh = await git(path, ...others)
-  const files = [...tracked.split('\n'), ...fresh.split('\n')].filter(Boolean).sort()
-  const changed = files.join(', ') || 'nothing in the end'
+  const changed = (await changedSince(base, path)) || 'nothing in the end'
   const told = [
     `Its worktree ${where} on branch ${branch} is kept. Changed: ${changed}.`,
-    ignored && `Ignored by git, so in no merge: ${ignored.split('\n').join(', ')}.`,
+    ignored && `Ignored by git, so in no merge: ${listed(ignored)}.`,
     dirty && `Not all of it is committed: git -C ${where} add -A, then commit.`,
-    branch === 'HEAD'
-      ? `It is on no branch: git -C ${where} switch -c NAME, then merge that.`
-      : `To look: git diff HEAD...${branch}. To take it over: git merge -q ${branch}.`,
+    `To look: git diff HEAD...${branch}. To take it over: git merge -q ${branch}.`,
   ]
   return { kept: true, told: told.filter(Boolean).join(' ') }
 }
 
 /** Makes a folder a repository with one commit; does nothing where there is no git. */
 export function startRepository(folder: string): void {
-  const settings = {
-    'user.name': 'step',
-    'user.email': 'step@example.invalid',
-    'commit.gpgsign': 'false',
-    'core.autocrlf': 'false',
-    'core.hooksPath': 'no-hooks', // nor those of a template
-  }
   const commands = [
-    ['init', '-q'],
-    ['symbolic-ref', 'HEAD', 'refs/heads/main'],
-    ...Object.entries(settings).map(([name, value]) => ['config', name, value]),
-    ['add', '-A'],
-    ['commit', '-q', '-m', 'start'],
+    'init -q',
+    'config user.name step',
+    'config user.email step@example.invalid',
+    'config commit.gpgsign false',
+    'config core.autocrlf false',
+    'config core.hooksPath no-hooks', // nor those of a template
+    'add -A',
+    'commit -q -m start',
   ]
+  const options = { cwd: folder, env: gitEnvironment(), stdio: 'ignore' } as const
   try {
-    const options = { cwd: folder, env: gitEnvironment(), stdio: 'ignore' } as const
-    for (const args of commands) execFileSync('git', args, options)
+    for (const command of commands) execFileSync('git', command.split(' '), options)
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code !== 'ENOENT') complain(`No repository could be made here: ${message}`)
   }
 }

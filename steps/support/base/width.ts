@@ -1,4 +1,4 @@
-/** Text on a terminal: how wide it is, where it breaks, and what would steer it. */
+/** Text on a terminal: how wide it is, where it is cut, and what would steer it. */
 
 // What a terminal makes of characters: some take two columns, some none, some steer it.
 const NONE = /[\p{M}\p{Default_Ignorable_Code_Point}\u1160-\u11ff]/gu
@@ -10,52 +10,66 @@ const WIDE = new RegExp(
     '\u{16fe0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3fffd}]',
   'gu',
 )
-const SIMPLE = /^[\n -~←→✗]*$/ // one column each, and much quicker
-const segmenter = new Intl.Segmenter('en')
+const segmenter = new Intl.Segmenter('en') // finds what looks like one character
 
-function segmentsOf(text: string): string[] {
-  if (SIMPLE.test(text)) return [...text]
-  return Array.from(segmenter.segment(text), ({ segment }) => segment)
+/** At most `max` UTF-16 units of a text, never half a character; `…` when cut. */
+export function clip(text: string, max: number): string {
+  if (text.length <= max) return text
+  const beginning = segmenter.segment(text.slice(0, max + 1))
+  return `${text.slice(0, beginning.containing(max - 1)?.index)}…`
 }
 
 /** How many columns of a terminal the text takes. */
 export function widthOf(text: string): number {
-  return segmentsOf(text).reduce((sum, segment) => sum + columnsOf(segment), 0)
+  if (/^[ -~]*$/.test(text)) return text.length
+  const widths = Array.from(segmenter.segment(text), ({ segment }) => columnsOf(segment))
+  return widths.reduce((a, b) => a + b, 0)
 }
 
-/** The same for what looks like one character, of however many it is made. */
 function columnsOf(segment: string): number {
-  if (segment.length === 1 && segment <= '~') return 1
   if (EMOJI.test(segment)) return 2
   const seen = segment.replace(NONE, '')
   return [...seen].length + [...seen.matchAll(WIDE)].length
 }
 
+/** The first line of a text, at most `columns` wide; `…` when it is cut. */
+export function fit(text: string, columns: number): string {
+  const [line] = expand(text).split('\n')
+  return headOf(line, columns) === line ? line : `${headOf(line, columns - 1)}…`
+}
+
 /** Breaks text into at most `max` lines of `width` columns; `…` stands for the rest. */
 export function wrap(text: string, width: number, max: number): string[] {
-  const limit = 2000 // `max` lines hold less, and a text may be megabytes long
-  const plain = standIns(text.slice(0, limit)).replaceAll('\t', '    ')
   const lines: string[] = []
-  let row = ''
-  let used = 0
-  for (const segment of segmentsOf(`${plain}\n`)) {
-    if (lines.length === max && row.trim()) break
-    used += columnsOf(segment)
-    if (segment !== '\n' && used <= width) {
-      row += segment
-      continue
+  // `max` lines hold less than that, and a text may be megabytes long.
+  for (const line of expand(clip(text, 2000)).split('\n')) {
+    for (let rest = line.trimEnd(); rest; ) {
+      if (lines.length === max) {
+        return [...lines.slice(0, -1), `${headOf(lines[max - 1], width - 1)}…`]
+      }
+      const head = headOf(rest, width)
+      const space = `${head}${rest[head.length] ?? ' '}`.lastIndexOf(' ')
+      const end = space > head.length / 4 ? space : head.length
+      lines.push(rest.slice(0, end).trimEnd())
+      rest = rest.slice(end).trimStart()
     }
-    const space = segment.trim() ? row.lastIndexOf(' ') : row.length
-    const end = space > row.length / 4 ? space : row.length
-    if (row.trim()) lines.push(row.slice(0, end).trimEnd())
-    row = row.slice(end).trimStart() + segment.trim()
-    used = widthOf(row)
   }
-  if (!row.trim() && text.length <= limit) return lines
-  const last = lines[max - 1] ?? ''
-  const [cut = ''] = widthOf(last) < width ? [last] : wrap(last, width - 1, 2)
-  return [...lines.slice(0, max - 1), `${cut}…`]
+  return lines
 }
+
+/** What of a line stands in so many columns: one character at least. */
+function headOf(line: string, columns: number): string {
+  if (/^[ -~]*$/.test(line.slice(0, columns + 1))) return line.slice(0, columns)
+  let [used, end] = [0, 0]
+  for (const { segment } of segmenter.segment(line)) {
+    used += columnsOf(segment)
+    if (used > columns && end > 0) break
+    end += segment.length
+  }
+  return line.slice(0, end)
+}
+
+const expand = (text: string) => standIns(text).replaceAll('\t', '    ')
 
 /** The text with something to look at in place of whatever would steer a terminal. */
 export function standIns(text: string): string {

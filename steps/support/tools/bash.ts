@@ -8,20 +8,15 @@ import { dirname } from 'node:path'
 import type Anthropic from '@anthropic-ai/sdk'
 import { isSecretName } from '../base/secrets.ts'
 import { rootOf } from './files.ts'
-import {
-  headAndTail,
-  type Tool,
-  type ToolContext,
-  type ToolInput,
-  texts,
-} from './tool.ts'
+import type { Tool, ToolContext, ToolInput } from './tool.ts'
+import { headAndTail, texts } from './tool.ts'
 
 export const TIMEOUT_MS = 120_000
 /** How long an ended command's output is awaited while something else holds its pipe. */
 const GRACE_MS = 150
 /** So many bytes of an output are returned. */
 const MOST = 30_000
-/** So many bytes are kept of its beginning, and of its end: half of MOST and a few more. */
+/** So many bytes are kept of its beginning and of its end: half of MOST, and some. */
 const KEEP = MOST / 2 + 100
 
 const windows = process.platform === 'win32'
@@ -53,7 +48,7 @@ export async function runBash(
   { workdir, signal, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
 ): Promise<string> {
   if (command.includes('\0')) throw new Error('command has a NUL character: leave it out')
-  if (command.length > 100_000) {
+  if (Buffer.byteLength(command) > 100_000) {
     throw new Error('command is too long: write it to a file and run that')
   }
   const child = start(command, rootOf(workdir))
@@ -68,9 +63,8 @@ export async function runBash(
     stopped = reason
     send(pid, 'SIGKILL')
   }
-  const advice = 'a command that takes long belongs in the background'
-  const late = `(stopped after ${timeoutMs / 1000} s: ${advice})`
-  const timer = setTimeout(stop, timeoutMs, late)
+  const why = `(stopped after ${timeoutMs / 1000} s: run long commands in the background)`
+  const timer = setTimeout(stop, timeoutMs, why)
   const abort = () => stop('(stopped: the run was stopped)')
   if (signal?.aborted) abort()
   signal?.addEventListener('abort', abort)

@@ -3,14 +3,8 @@ import { isUtf8 } from 'node:buffer'
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import nodePath, { basename, dirname, join, resolve } from 'node:path'
-import {
-  count,
-  noSuch,
-  type Tool,
-  type ToolContext,
-  type ToolInput,
-  texts,
-} from './tool.ts'
+import type { Tool, ToolContext, ToolInput } from './tool.ts'
+import { count, noSuch, texts } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000
@@ -23,7 +17,6 @@ const MAX_CHARS = 50_000
  */
 export function runReadFile({ path, limit }: ToolInput, { workdir }: ToolContext) {
   const { text } = load(path, workdir)
-  if (!text.trim()) return `(blank file, ${count(Buffer.byteLength(text), 'byte')})`
   const end = Math.min(text.split('\n', limit).join('\n').length + 1, MAX_CHARS)
   const shown = text.slice(0, end).replace(/[\uD800-\uDBFF]$/, '') // no half character
   if (shown === text) return text
@@ -56,7 +49,7 @@ export function runEditFile(input: ToolInput, { workdir }: ToolContext) {
   const { path } = input
   const { text, bom } = load(path, workdir)
   const lineEnd = /\r?\n/.exec(text)?.[0] ?? '\n'
-  const own = (given: string) => given.replace(/\r?\n/g, lineEnd)
+  const own = (given: string) => given.toWellFormed().replace(/\r?\n/g, lineEnd)
   const [old, fresh] = [own(input.old_text), own(input.new_text)]
   if (old === '') throw new Error('old_text is empty: it must name what to replace')
   if (old === fresh) throw new Error('old_text equals new_text: nothing would change')

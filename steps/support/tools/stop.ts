@@ -11,10 +11,7 @@ const GRACE_MS = 1000
  *
  * @throws what `work` throws, or the signal's reason when the wait was given up
  */
-export async function untilStopped<T>(
-  work: T | Promise<T>,
-  signal: AbortSignal,
-): Promise<T> {
+export async function untilStopped<T>(work: T | Promise<T>, signal: AbortSignal) {
   const ended = new AbortController()
   const giveUp = async (): Promise<never> => {
     if (!signal.aborted) await once(signal, 'abort', { signal: ended.signal })

@@ -19,9 +19,6 @@ export type Tool = Omit<Anthropic.Tool, 'description'> & {
 /** What a `tool_result` says, beside whose call it answers. */
 export type ToolAnswer = { content: string; is_error?: true }
 
-/** So many names are listed; a folder may have thousands. */
-const MANY = 50
-
 type Schema = {
   type?: string
   properties?: Record<string, Schema>
@@ -35,9 +32,9 @@ type Schema = {
 }
 
 /**
- * Checks a call's input against the tool's `input_schema` and returns it. Some models send
- * a list, a number or a boolean as its text: that is read. An optional field that is
- * `null` counts as absent.
+ * Checks a call's input against the tool's `input_schema` and returns it. Some models
+ * send a list, a number or a boolean as its text: that is read. An optional field that
+ * is `null` counts as absent.
  *
  * @throws {Error} naming the first field that is missing or wrong, and what it must be
  */
@@ -51,13 +48,12 @@ function check(given: unknown, schema: Schema, at: string): unknown {
   if (demand) throw new Error(`${at} must be ${demand}, not ${show(given)}`)
   if (schema.type === 'object') return checkFields(value as ToolInput, schema, at)
   if (schema.type !== 'array') return value
-  const items = value as unknown[]
-  const { items: each = {}, maxItems = items.length } = schema
-  if (items.length <= maxItems)
-    return items.map((item, i) => check(item, each, `${at}[${i}]`))
-  throw new Error(
-    `${at} must have at most ${count(maxItems, 'item')}, not ${items.length}`,
-  )
+  const list = value as unknown[]
+  const { items = {}, maxItems = list.length } = schema
+  if (list.length > maxItems) {
+    throw new Error(`${at} must have at most ${maxItems} items, not ${list.length}`)
+  }
+  return list.map((item, i) => check(item, items, `${at}[${i}]`))
 }
 
 /** Text where something else is wanted is read as JSON, never evaluated. */
@@ -76,7 +72,7 @@ function demandOn(value: any, schema: Schema): string | undefined {
   const { type, enum: values, minLength, minimum, maximum } = schema
   if (values && !values.includes(value)) return `one of ${values.join(', ')}`
   const is = type === 'integer' && Number.isSafeInteger(value) ? type : typeOf(value)
-  if (type && is !== type) return `${aOrAn(type)}`
+  if (type && is !== type) return aOrAn(type)
   if (minLength && !value.trim()) return 'text, not blank'
   if (minimum !== undefined && value < minimum) return `at least ${minimum}`
   if (maximum !== undefined && value > maximum) return `at most ${maximum}`
@@ -105,15 +101,14 @@ const show = (value: unknown) => clip(JSON.stringify(value) ?? 'undefined', 60)
 
 /** Says which there are instead of one that is not. */
 export function noSuch(kind: string, name: string, there: Iterable<{ name: string }>) {
-  const names = Array.from(there, (one) => one.name)
-  if (names.length === 0) return `No ${kind} ${name}: there is none.`
-  const more = names.length > MANY ? ', …' : '.'
-  return `No ${kind} ${name}, only ${names.slice(0, MANY).join(', ')}${more}`
+  // A folder may have thousands.
+  const names = clip(Array.from(there, (one) => one.name).join(', '), 1000)
+  return `No ${kind} ${name}${names ? `, only ${names}` : ': there is none'}.`
 }
 
 /**
- * What `run` returns, as a result's content; with `is_error`, why it threw. Never rejects,
- * and never holds what the API would refuse: nothing at all, or half a character.
+ * What `run` returns, as a result's content; with `is_error`, why it threw. Never
+ * rejects, and never holds what the API refuses: nothing at all, or half a character.
  */
 export async function attempt(run: () => string | Promise<string>): Promise<ToolAnswer> {
   try {

@@ -8,8 +8,9 @@ function callOf(names: string): RegExp {
   const name = `(?:functions\\.)?(${names})(?![\\w-])`
   const key = (keys: string) => `["'](?:${keys})["']\\s*:\\s*`
   const named = `${key('name|tool|tool_name|function')}["']${name}["']\\s*`
-  // A schema in place of the input: that offers a tool, it does not call one.
-  const input = `${key('arguments|parameters|input')}["']?\\{(?!\\s*"type"\\s*:\\s*"object")`
+  // A schema in place of the input would offer the tool, not call it.
+  const isSchema = `\\s*"type"\\s*:\\s*"object"`
+  const input = `${key('arguments|parameters|input')}["']?\\{(?!${isSchema})`
   const between = `(?:,\\s*["'](?!description)\\w+["']\\s*:[^,{}]*)*,\\s*`
   const forms = [
     `${named}${between}${input}`,
@@ -28,8 +29,8 @@ function callOf(names: string): RegExp {
 }
 
 /**
- * The name of the first tool of which `text` holds what looks like a call. It may be wrong:
- * a right answer may quote a call.
+ * The name of the first tool of which `text` holds what looks like a call. It may be
+ * wrong: a right answer may quote a call.
  */
 export function writtenCall(text: string, tools: { name: string }[]): string | undefined {
   if (tools.length === 0) return undefined

@@ -8,21 +8,24 @@ import { count, noSuch, texts } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000
+/** In bytes. A larger file is refused: it is read whole to be shown or edited. */
+const MAX_FILE = 10_000_000
 
 /**
  * The text of `path`, line ends as they are, without a BOM; with `limit` (from 1 up) its
  * first lines. A last line counts what is left out.
  *
- * @throws {Error} for what is missing, no UTF-8 text, or outside `workdir`
+ * @throws {Error} for what is missing, too large, no UTF-8 text, or outside `workdir`
  */
 export function runReadFile({ path, limit }: ToolInput, { workdir }: ToolContext) {
   const { text } = load(path, workdir)
-  const end = Math.min(text.split('\n', limit).join('\n').length + 1, MAX_CHARS)
-  const shown = text.slice(0, end).replace(/[\uD800-\uDBFF]$/, '') // no half character
+  const most = text.slice(0, MAX_CHARS).replace(/[\uD800-\uDBFF]$/, '') // no half character
+  const shown = most.slice(0, most.split('\n', limit).join('\n').length + 1)
   if (shown === text) return text
   const rest = text.slice(shown.length)
-  const partial = shown.endsWith('\n') ? 0 : 1 // a line that is not left out as a whole
-  const lines = (rest.match(/[^\n]*\n|[^\n]+$/g) ?? []).length - partial
+  // A line that is shown in part is not left out.
+  const isOpen = (part: string) => (part.endsWith('\n') ? 0 : 1)
+  const lines = placesOf('\n', rest).length + isOpen(rest) - isOpen(shown)
   const bytes = count(Buffer.byteLength(rest), 'byte')
   const left = lines > 0 ? `${count(lines, 'line')}, ${bytes}` : bytes
   return `${shown}${shown.endsWith('\n') ? '' : '\n'}[${left} left out]`
@@ -53,15 +56,12 @@ export function runEditFile(input: ToolInput, { workdir }: ToolContext) {
   const [old, fresh] = [own(input.old_text), own(input.new_text)]
   if (old === '') throw new Error('old_text is empty: it must name what to replace')
   if (old === fresh) throw new Error('old_text equals new_text: nothing would change')
-  const found: number[] = []
-  for (let at = text.indexOf(old); at !== -1; at = text.indexOf(old, at + 1)) {
-    found.push(at)
-  }
+  const found = placesOf(old, text)
   const [start] = found
   if (start === undefined) {
     throw new Error(`old_text is not in ${path}: copy it exactly as read_file shows it`)
   }
-  const lineAt = (index: number) => text.slice(0, index).split('\n').length
+  const lineAt = (index: number) => placesOf('\n', text.slice(0, index)).length + 1
   const lines = [...new Set(found.slice(0, 10).map(lineAt))].join(', ')
   if (found.length > 1) {
     const where = `on line ${lines}${found.length > 10 ? ', …' : ''}`
@@ -98,6 +98,15 @@ export const editFile: Tool = {
   run: runEditFile,
 }
 
+/** Where `wanted` begins in `text`, each time; two may overlap. */
+function placesOf(wanted: string, text: string): number[] {
+  const found: number[] = []
+  for (let at = text.indexOf(wanted); at !== -1; at = text.indexOf(wanted, at + 1)) {
+    found.push(at)
+  }
+  return found
+}
+
 /** Whether `inner` is the folder `outer` or in it, going by the names alone. */
 export function isInside(outer: string, inner: string, api = nodePath): boolean {
   const way = api.relative(outer, inner)
@@ -130,16 +139,10 @@ function locate(path: string, workdir: string) {
   return { target, stats }
 }
 
-/** Where `path` leads, also if its end is not there yet. */
+/** Where `path` leads, also if its end is not there yet; a link to nothing is an error. */
 function realPath(path: string): string {
-  try {
-    return fs.realpathSync.native(path)
-  } catch (error) {
-    const isNew = (error as NodeJS.ErrnoException).code === 'ENOENT'
-    // A link to nothing may lead anywhere.
-    if (!isNew || fs.lstatSync(path, { throwIfNoEntry: false })) throw error
-    return join(realPath(dirname(path)), basename(path))
-  }
+  if (fs.lstatSync(path, { throwIfNoEntry: false })) return fs.realpathSync.native(path)
+  return join(realPath(dirname(path)), basename(path))
 }
 
 /** A file's text without its BOM ('' if it has none). */
@@ -149,6 +152,9 @@ function load(path: string, workdir: string): { text: string; bom: string } {
     if (!stats) {
       const names = fs.readdirSync(dirname(target), { withFileTypes: true })
       throw new Error(noSuch('file', path, names))
+    }
+    if (stats.size > MAX_FILE) {
+      throw new Error(`${path} has ${stats.size} bytes: look at parts of it with bash`)
     }
     const bytes = fs.readFileSync(target)
     if (!isUtf8(bytes) || bytes.includes(0)) {

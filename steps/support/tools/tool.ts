@@ -1,11 +1,11 @@
 /** What a tool is, and the rules that hold around every call of one. */
 import type Anthropic from '@anthropic-ai/sdk'
 import { explain } from '../base/errors.ts'
+import type { Json } from '../base/protocol.ts'
 import { clip } from '../base/width.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
-// biome-ignore lint/suspicious/noExplicitAny: the tool's own schema is the type
-export type ToolInput = Record<string, any>
+export type ToolInput = Json
 
 /** What every tool is told about the run it works for. */
 export type ToolContext = { workdir: string; signal?: AbortSignal }
@@ -19,18 +19,6 @@ export type Tool = Omit<Anthropic.Tool, 'description'> & {
 /** What a `tool_result` says, beside whose call it answers. */
 export type ToolAnswer = { content: string; is_error?: true }
 
-type Schema = {
-  type?: string
-  properties?: Record<string, Schema>
-  required?: string[]
-  items?: Schema
-  enum?: unknown[]
-  minLength?: number
-  minimum?: number
-  maximum?: number
-  maxItems?: number
-}
-
 /**
  * Checks a call's input against the tool's `input_schema` and returns it. Some models
  * send a list, a number or a boolean as its text: that is read. An optional field that
@@ -39,25 +27,20 @@ type Schema = {
  * @throws {Error} naming the first field that is missing or wrong, and what it must be
  */
 export function checkInput(tool: Tool, input: unknown): ToolInput {
-  return check(input, tool.input_schema as Schema, tool.name) as ToolInput
+  return check(input, tool.input_schema, tool.name)
 }
 
-function check(given: unknown, schema: Schema, at: string): unknown {
+function check(given: unknown, schema: Json, at: string) {
   const value = read(given, schema.type)
   const demand = demandOn(value, schema)
   if (demand) throw new Error(`${at} must be ${demand}, not ${show(given)}`)
-  if (schema.type === 'object') return checkFields(value as ToolInput, schema, at)
-  if (schema.type !== 'array') return value
-  const list = value as unknown[]
-  const { items = {}, maxItems = list.length } = schema
-  if (list.length > maxItems) {
-    throw new Error(`${at} must have at most ${maxItems} items, not ${list.length}`)
-  }
-  return list.map((item, i) => check(item, items, `${at}[${i}]`))
+  if (schema.type === 'object') return checkFields(value, schema, at)
+  if (schema.type === 'array') return checkItems(value, schema, at)
+  return value
 }
 
 /** Text where something else is wanted is read as JSON, never evaluated. */
-function read(value: unknown, type = 'string'): unknown {
+function read(value: unknown, type = 'string') {
   if (typeof value !== 'string' || type === 'string') return value
   try {
     return JSON.parse(type === 'boolean' ? value.toLowerCase() : value)
@@ -67,8 +50,7 @@ function read(value: unknown, type = 'string'): unknown {
 }
 
 /** What the schema demands of the value and does not find. */
-// biome-ignore lint/suspicious/noExplicitAny: its type is looked at before the rest
-function demandOn(value: any, schema: Schema): string | undefined {
+function demandOn(value: Json[string], schema: Json): string | undefined {
   const { type, enum: values, minLength, minimum, maximum } = schema
   if (values && !values.includes(value)) return `one of ${values.join(', ')}`
   const is = type === 'integer' && Number.isSafeInteger(value) ? type : typeOf(value)
@@ -79,9 +61,9 @@ function demandOn(value: any, schema: Schema): string | undefined {
   return undefined
 }
 
-function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
+function checkFields(value: Json, schema: Json, at: string): Json {
   const result = { ...value }
-  for (const [name, field] of Object.entries(schema.properties ?? {})) {
+  for (const [name, field] of Object.entries<Json>(schema.properties ?? {})) {
     if (value[name] !== undefined && value[name] !== null) {
       result[name] = check(value[name], field, `${at}.${name}`)
     } else if (schema.required?.includes(name)) {
@@ -92,6 +74,14 @@ function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
     }
   }
   return result
+}
+
+function checkItems(value: unknown[], schema: Json, at: string): unknown[] {
+  const { items = {}, maxItems = value.length } = schema
+  if (value.length > maxItems) {
+    throw new Error(`${at} must have at most ${maxItems} items, not ${value.length}`)
+  }
+  return value.map((item, i) => check(item, items, `${at}[${i}]`))
 }
 
 const typeOf = (value: unknown) =>

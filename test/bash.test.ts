@@ -75,8 +75,7 @@ describe('output and ending', () => {
 
   test('the command is given as it is', posix, async () => {
     const text = `'"' $HOME \\ \`x\` !! %PATH% *`
-    fs.writeFileSync(join(workdir, 'text'), text)
-    assert.equal(await run(`cat <<'END'\n${text}\nEND\ncat text`), `${text}\n${text}`)
+    assert.equal(await run(`cat <<'END'\n${text}\nEND`), `${text}\n`)
   })
 
   test('runs in the working directory, and cd does not last', async () => {
@@ -93,28 +92,19 @@ describe('output and ending', () => {
     assert.match(await run('read answer; echo $?; : < /dev/tty'), /^1\n.*\/dev\/tty/)
   })
 
-  test('several at once do not mix', async () => {
-    const outputs = ['a', 'b', 'c', 'd'].map((x) => run(node(`console.log('${x}')`)))
-    assert.deepEqual(await Promise.all(outputs), ['a\n', 'b\n', 'c\n', 'd\n'])
-  })
-
   test('what cannot run is an error', async () => {
-    await assert.rejects(run('echo a\0b'), /^Error: command has a NUL/)
-    await assert.rejects(
-      run(`echo ${'語'.repeat(50_000)}`),
-      /^Error: command is too long/,
-    )
+    await assert.rejects(run('echo a\0b'), /command has a NUL/)
+    await assert.rejects(run('語'.repeat(50_000)), /command is too long/)
     fs.rmSync(workdir, { recursive: true })
-    await assert.rejects(run('echo a'), {
-      message: `The working directory ${workdir} is gone`,
-    })
+    const message = `The working directory ${workdir} is gone`
+    await assert.rejects(run('echo a'), { message })
   })
 })
 
 describe('much output, strange output', () => {
   test('up to 30 000 bytes come whole', async () => {
-    const code = "process.stdout.write('a'.repeat(15001) + 'b'.repeat(14999))"
-    assert.equal(await run(node(code)), 'a'.repeat(15_001) + 'b'.repeat(14_999))
+    const code = "process.stdout.write('a'.repeat(30000))"
+    assert.equal(await run(node(code)), 'a'.repeat(30_000))
   })
 
   test('of more, the two ends, cut between characters', async () => {
@@ -134,15 +124,17 @@ describe('much output, strange output', () => {
 
   test('a flood does not fill the memory', posix, async () => {
     const before = process.memoryUsage().rss
-    const text = await run('yes | head -c 200000000; echo end; exit 1')
-    assert.ok(process.memoryUsage().rss - before < 150_000_000)
-    const marked = /^(y\n)+\n\[199970004 bytes left out\]\n(y\n)+end\n\(exit code 1\)$/
+    const text = await run('yes | head -c 100000000; echo end; exit 1')
+    assert.ok(process.memoryUsage().rss - before < 80_000_000)
+    const marked = /^(y\n)+\n\[99970004 bytes left out\]\n(y\n)+end\n\(exit code 1\)$/
     assert.match(text, marked)
   })
 
   test('bytes that are no UTF-8', async () => {
     const code = 'process.stdout.write(Buffer.from([97, 0, 255, 0xed, 0xa0, 0xbd, 98]))'
     assert.equal(await run(node(code)), 'a\0\uFFFD\uFFFD\uFFFD\uFFFDb')
+    const flood = '[0x80, 97].map((byte) => fs.writeSync(1, Buffer.alloc(40000, byte)))'
+    assert.match(await run(node(flood)), /^\uFFFD*\n\[\d+ bytes left out\]\na+$/)
   })
 
   // biome-ignore format: a table
@@ -156,13 +148,12 @@ describe('much output, strange output', () => {
     [[0xe9], 65001, '\uFFFD'],
     [[0xe9], Number.NaN, 'é'],
   ]
-  for (const [bytes, page, text] of pages) {
-    test(`a Windows console's code page ${page}: ${text}`, () =>
-      assert.equal(
-        decode(Buffer.from(bytes), () => page),
-        text,
-      ))
-  }
+  test("a Windows console's own code page", () => {
+    for (const [bytes, page, text] of pages) {
+      const decoded = decode(Buffer.from(bytes), () => page)
+      assert.equal(decoded, text)
+    }
+  })
 })
 
 describe('a command that is stopped', () => {
@@ -171,10 +162,8 @@ describe('a command that is stopped', () => {
 
   test('by the limit: the output so far is kept, the tree is killed', async () => {
     const code = `console.log('so far'); child_process.execSync(process.argv[1])`
-    fs.writeFileSync(
-      join(workdir, 'beat.js'),
-      `const fs = require('fs'); ${BEAT.slice(9, -1)}`,
-    )
+    const beat = `const fs = require('fs'); ${BEAT.slice(9, -1)}`
+    fs.writeFileSync(join(workdir, 'beat.js'), beat)
     const output = await run(`${node(code)} "node beat.js"`, { timeoutMs })
     assert.match(output, /^so far\n\(stopped after 2\.5 s: .* in the background\)$/)
     await assertDead()
@@ -191,13 +180,9 @@ describe('a command that is stopped', () => {
     assert.match(await run(BEAT, { signal }), /^\(stopped: the run was stopped\)$/)
   })
 
-  test('in the middle of a flood', posix, async () => {
-    assert.match(await run('yes', { timeoutMs: 200 }), /^\(stopped after 0\.2 s: /m)
-  })
-
-  test('takes no other with it, nor one that has ended', posix, async () => {
+  test('in a flood, and takes no other with it', posix, async () => {
     const other = run('sleep 0.4; echo done')
-    assert.match(await run('sleep 30', { timeoutMs: 200 }), /^\(stopped/)
+    assert.match(await run('yes', { timeoutMs: 200 }), /^\(stopped after 0\.2 s: /m)
     assert.equal(await other, 'done\n')
   })
 
@@ -263,11 +248,11 @@ describe('the environment', () => {
       Object.assign(process.env, before)
     }
   }
-  /** What a command sees of these variables when they are set in this process. */
-  async function seen(variables: Record<string, string>) {
-    const names = Object.keys(variables).join()
+  /** What a command sees of these variables when each is set to ''. */
+  async function seen(names: string[]) {
     const values = `'${names}'.split(',').map(name => process.env[name])`
     const code = `console.log(JSON.stringify(${values}))`
+    const variables = Object.fromEntries(names.map((name) => [name, '']))
     return JSON.parse(await withEnv(variables, () => run(node(code))))
   }
 
@@ -285,23 +270,15 @@ describe('the environment', () => {
   for (const [name, list] of Object.entries(hidden)) {
     test(name, async () => {
       const names = list.split(' ')
-      const values = await seen(Object.fromEntries(names.map((name) => [name, ''])))
-      assert.deepEqual(values, Array(names.length).fill(null))
+      assert.deepEqual(await seen(names), Array(names.length).fill(null))
     })
   }
 
   test('the rest stays', async () => {
-    const kept = { PATH: `${process.env.PATH}`, HOME: '/h', PWD: workdir, KEYBOARD: 'us' }
-    const more = {
-      SSH_AUTH_SOCK: '/s',
-      TMPDIR: '/t',
-      AUTHOR: 'me',
-      NODE_EXTRA_CA_CERTS: '',
-    }
-    assert.deepEqual(
-      await seen({ ...kept, ...more }),
-      Object.values({ ...kept, ...more }),
+    const names = 'HOME KEYBOARD SSH_AUTH_SOCK TMPDIR AUTHOR NODE_EXTRA_CA_CERTS'.split(
+      ' ',
     )
+    assert.deepEqual(await seen(names), Array(names.length).fill(''))
   })
 
   test('time zone and language are the same everywhere, UTF-8 works', posix, async () => {

@@ -172,10 +172,13 @@ function collect() {
     },
     text() {
       if (total > 2 * KEEP) {
-        // Half a character in the middle would not pass for UTF-8.
+        // Half a character at the cut would make the rest look like no UTF-8.
         const isFirst = (byte: number) => (byte & 0xc0) !== 0x80
-        head = head.subarray(0, head.findLastIndex(isFirst))
-        tail = tail.subarray(tail.findIndex(isFirst))
+        head = head.subarray(
+          0,
+          head.findLastIndex((b, i) => isFirst(b) || i < KEEP - 3),
+        )
+        tail = tail.subarray(tail.findIndex((b, i) => isFirst(b) || i > 2))
       }
       const dropped = total - head.length - tail.length
       return headAndTail(decode(Buffer.concat([head, tail])), MOST, dropped)

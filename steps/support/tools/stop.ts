@@ -1,4 +1,6 @@
 /** Waiting for a tool, but not for longer than its run is wanted. */
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /** How long a stopped tool may take to hand over what it has. */
 const GRACE_MS = 1000
@@ -9,23 +11,16 @@ const GRACE_MS = 1000
  *
  * @throws what `work` throws, or the signal's reason when the wait was given up
  */
-export async function untilStopped<T>(
-  work: T | Promise<T>,
-  signal: AbortSignal,
-): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  let giveUp = () => {}
-  const stopped = new Promise<never>((_, reject) => {
-    giveUp = () => {
-      timer = setTimeout(() => reject(signal.reason), GRACE_MS)
-    }
-  })
-  if (signal.aborted) giveUp()
-  else signal.addEventListener('abort', giveUp, { once: true })
+export async function untilStopped<T>(work: T | Promise<T>, signal: AbortSignal) {
+  const ended = new AbortController()
+  const giveUp = async (): Promise<never> => {
+    if (!signal.aborted) await once(signal, 'abort', { signal: ended.signal })
+    await sleep(GRACE_MS, undefined, { signal: ended.signal })
+    throw signal.reason
+  }
   try {
-    return await Promise.race([work, stopped])
+    return await Promise.race([work, giveUp()])
   } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', giveUp)
+    ended.abort()
   }
 }

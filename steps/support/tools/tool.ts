@@ -1,10 +1,11 @@
 /** What a tool is, and the rules that hold around every call of one. */
 import type Anthropic from '@anthropic-ai/sdk'
 import { explain } from '../base/errors.ts'
+import type { Json } from '../base/protocol.ts'
+import { clip } from '../base/width.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
-// biome-ignore lint/suspicious/noExplicitAny: the tool's own schema is the type
-export type ToolInput = Record<string, any>
+export type ToolInput = Json
 
 /** What every tool is told about the run it works for. */
 export type ToolContext = { workdir: string; signal?: AbortSignal }
@@ -15,71 +16,59 @@ export type Tool = Omit<Anthropic.Tool, 'description'> & {
   run: (input: ToolInput, context: ToolContext) => string | Promise<string>
 }
 
-type Schema = {
-  type?: string
-  properties?: Record<string, Schema>
-  required?: string[]
-  items?: Schema
-  enum?: unknown[]
-  minLength?: number
-  minimum?: number
-  maximum?: number
-  maxItems?: number
-}
+/** What a `tool_result` says, beside whose call it answers. */
+export type ToolAnswer = { content: string; is_error?: true }
 
 /**
- * Checks a call's input against the tool's `input_schema` and returns it, mended where
- * only one reading is possible: an array or object that arrived as its JSON text is
- * parsed, an optional field that is `null` counts as absent.
+ * Checks a call's input against the tool's `input_schema` and returns it. Some models
+ * send a list, a number or a boolean as its text: that is read. An optional field that
+ * is `null` counts as absent.
  *
  * @throws {Error} naming the first field that is missing or wrong, and what it must be
  */
 export function checkInput(tool: Tool, input: unknown): ToolInput {
-  return check(input, tool.input_schema as Schema, tool.name) as ToolInput
+  return check(input, tool.input_schema, tool.name)
 }
 
-function check(given: unknown, schema: Schema, at: string): unknown {
-  const value = parsed(given, schema.type)
-  const wrong = (must: string) => new Error(`${at} must be ${must}, not ${show(given)}`)
-  if (schema.enum && !schema.enum.includes(value)) {
-    throw wrong(`one of ${schema.enum.join(', ')}`)
-  }
-  if (schema.type === 'object') {
-    if (typeOf(value) !== 'object') throw wrong('an object')
-    return checkFields(value as ToolInput, schema, at)
-  }
-  if (schema.type === 'array') {
-    if (!Array.isArray(value)) throw wrong('an array')
-    if (value.length > (schema.maxItems ?? Number.POSITIVE_INFINITY)) {
-      throw new Error(
-        `${at} must have at most ${schema.maxItems} items, not ${value.length}`,
-      )
-    }
-    return value.map((item, i) => check(item, schema.items ?? {}, `${at}[${i}]`))
-  }
-  if (schema.type === 'integer' && !Number.isSafeInteger(value)) throw wrong('an integer')
-  if (schema.type && schema.type !== 'integer' && typeOf(value) !== schema.type) {
-    throw wrong(aOrAn(schema.type))
-  }
-  if (schema.minLength && !(value as string).trim()) throw wrong('text, not blank')
-  if (schema.minimum !== undefined && (value as number) < schema.minimum) {
-    throw wrong(`at least ${schema.minimum}`)
-  }
-  if (schema.maximum !== undefined && (value as number) > schema.maximum) {
-    throw wrong(`at most ${schema.maximum}`)
-  }
+function check(given: unknown, schema: Json, at: string) {
+  const value = read(given, schema.type)
+  const demand = demandOn(value, schema)
+  if (demand) throw new Error(`${at} must be ${demand}, not ${show(given)}`)
+  if (schema.type === 'object') return checkFields(value, schema, at)
+  if (schema.type === 'array') return checkItems(value, schema, at)
   return value
 }
 
-function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
+/** Text where something else is wanted is read as JSON, never evaluated. */
+function read(value: unknown, type = 'string') {
+  if (typeof value !== 'string' || type === 'string') return value
+  try {
+    return JSON.parse(type === 'boolean' ? value.toLowerCase() : value)
+  } catch {
+    return value
+  }
+}
+
+/** What the schema demands of the value and does not find. */
+function demandOn(value: Json[string], schema: Json): string | undefined {
+  const { type, enum: values, minLength, minimum, maximum } = schema
+  if (values && !values.includes(value)) return `one of ${values.join(', ')}`
+  const is = type === 'integer' && Number.isSafeInteger(value) ? type : typeOf(value)
+  if (type && is !== type) return aOrAn(type)
+  if (minLength && !value.trim()) return 'text, not blank'
+  if (minimum !== undefined && value < minimum) return `at least ${minimum}`
+  if (maximum !== undefined && value > maximum) return `at most ${maximum}`
+  return undefined
+}
+
+function checkFields(value: Json, schema: Json, at: string): Json {
   const result = { ...value }
-  for (const [name, field] of Object.entries(schema.properties ?? {})) {
+  for (const [name, field] of Object.entries<Json>(schema.properties ?? {})) {
     if (value[name] !== undefined && value[name] !== null) {
       result[name] = check(value[name], field, `${at}.${name}`)
     } else if (schema.required?.includes(name)) {
-      throw new Error(
-        `${at}.${name} is missing: it is required, ${aOrAn(field.type ?? 'value')}`,
-      )
+      const kind = aOrAn(field.type ?? 'value')
+      throw new Error(`${at}.${name} is missing: it is required, ${kind}`)
     } else {
       delete result[name]
     }
@@ -87,43 +76,37 @@ function checkFields(value: ToolInput, schema: Schema, at: string): ToolInput {
   return result
 }
 
-const aOrAn = (noun: string) => `${/^[aio]/.test(noun) ? 'an' : 'a'} ${noun}`
-
-/** Some models send a list or an object as JSON text: it is parsed, never evaluated. */
-function parsed(value: unknown, type?: string): unknown {
-  if (typeof value !== 'string' || (type !== 'array' && type !== 'object')) return value
-  try {
-    return JSON.parse(value)
-  } catch {
-    return value
+function checkItems(value: unknown[], schema: Json, at: string): unknown[] {
+  const { items = {}, maxItems = value.length } = schema
+  if (value.length > maxItems) {
+    throw new Error(`${at} must have at most ${maxItems} items, not ${value.length}`)
   }
+  return value.map((item, i) => check(item, items, `${at}[${i}]`))
 }
 
 const typeOf = (value: unknown) =>
   value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
-
-const show = (value: unknown) => (JSON.stringify(value) ?? 'undefined').slice(0, 60)
-
-/** What a `tool_result` says, beside whose call it answers. */
-export type ToolAnswer = { content: string; is_error?: true }
+const aOrAn = (noun: string) => `${/^[aio]/.test(noun) ? 'an' : 'a'} ${noun}`
+const show = (value: unknown) => clip(JSON.stringify(value) ?? 'undefined', 60)
 
 /** Says which there are instead of one that is not. */
 export function noSuch(kind: string, name: string, there: Iterable<{ name: string }>) {
-  const names = Array.from(there, (one) => one.name)
-  return `No ${kind} ${name}${names.length > 0 ? `, only ${names.join(', ')}` : ': there is none'}.`
+  // A folder may have thousands.
+  const names = clip(Array.from(there, (one) => one.name).join(', '), 1000)
+  return `No ${kind} ${name}${names ? `, only ${names}` : ': there is none'}.`
 }
 
 /**
- * What `run` returns, as a result's content; with `is_error`, why it threw. Never rejects,
- * and never answers nothing, which the API would refuse.
+ * What `run` returns, as a result's content; with `is_error`, why it threw. Never
+ * rejects, and never holds what the API refuses: nothing at all, or half a character.
  */
 export async function attempt(run: () => string | Promise<string>): Promise<ToolAnswer> {
   try {
     const content = await run()
-    return { content: content.trim() === '' ? '(no output)' : content }
+    return { content: content.trim() ? content.toWellFormed() : '(no output)' }
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
-    const reason = (explain(error) ?? message).trim()
+    const reason = (explain(error) ?? message).trim().toWellFormed()
     return { content: reason || 'The tool failed.', is_error: true }
   }
 }
@@ -136,14 +119,27 @@ export const CUT_SHORT: ToolAnswer = {
   is_error: true,
 }
 
-/** A text of at most `most` bytes: its head and tail around a marker, if it is longer. */
-export function headAndTail(text: string, most: number): string {
+/**
+ * A text of at most `most` bytes: its head and tail around a marker, if it is longer. The
+ * marker also counts `dropped`, bytes of the middle that are not in `text` any more.
+ */
+export function headAndTail(text: string, most: number, dropped = 0): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= most) return text
   const half = Math.floor(most / 2)
   // A character that the cut goes through is left out, not shown as half of one.
   const decode = (part: Buffer) => part.toString().replace(/^\ufffd+|\ufffd+$/g, '')
   const [head, tail] = [bytes.subarray(0, half), bytes.subarray(-half)].map(decode)
-  const left = bytes.length - Buffer.byteLength(head + tail)
-  return `${head}\n[${left} bytes left out]\n${tail}`
+  const left = dropped + bytes.length - Buffer.byteLength(head + tail)
+  return `${head}\n[${count(left, 'byte')} left out]\n${tail}`
 }
+
+/** `1 line`, `2 lines`. */
+export const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`
+
+/** The schema of an input that is nothing but texts. */
+export const texts = (...names: string[]) => ({
+  type: 'object' as const,
+  properties: Object.fromEntries(names.map((name) => [name, { type: 'string' }])),
+  required: names,
+})

@@ -95,6 +95,7 @@ export class Session {
       folder: shorten(recording?.folder ?? ''),
       lanes: recording?.lanes ?? [],
       workdir,
+      laneOf: ({ messages }) => this.lanes.laneOf(messages)?.name,
       clean: (value) => this.lanes.clean(value),
       tell: (line) => print(line, 'yellow'),
     })

@@ -1,8 +1,10 @@
 /** What can go wrong with a run, and how it is said in one line. */
 import { createRequire } from 'node:module'
+import process from 'node:process'
 import type { APIError } from '@anthropic-ai/sdk'
-import { isText, type Json } from './protocol.ts'
+import { isText } from './protocol.ts'
 import { redact } from './secrets.ts'
+import { wrap } from './width.ts'
 
 // Loaded this way the SDK takes half as long; steps need only its types.
 export const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
@@ -22,19 +24,16 @@ export const HOW_TO_GO_LIVE =
 /** An error whose message says it all: no stack trace would help the reader. */
 export class RunError extends Error {}
 
-/** Why a reply cannot be made well formed, in one sentence; and what it held. */
-export class ReplyError extends Error {
-  readonly content?: Json[]
-  constructor(message: string, content?: Json[]) {
-    super(message)
-    this.content = content?.length ? content : undefined
-  }
-}
+/** Why a reply cannot be made well formed, in one sentence. */
+export class ReplyError extends Error {}
 
-/** The beginning of a value, in one line; no secret is cut to an unknown half. */
-export function show(value: unknown): string {
-  const text = redact(isText(value) ? value : (JSON.stringify(value) ?? 'nothing'))
-  return text.trim().slice(0, 200).replace(/\s+/g, ' ') || 'nothing'
+/** Whoever answered is probably no API at all. */
+export class NoJsonError extends ReplyError {}
+
+/** A value's first `width` columns, in one line; no secret is cut to an unknown half. */
+export function show(value: unknown, width = 200): string {
+  const text = redact(isText(value) ? value : (JSON.stringify(value) ?? ''))
+  return wrap(text.replace(/\s+/g, ' '), width, 1)[0] ?? 'nothing'
 }
 
 /** An error after which the SDK tries again. */
@@ -46,53 +45,66 @@ const WHERE = '; is ANTHROPIC_BASE_URL right?'
 export function explain(error: unknown, live?: Endpoint): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
   if (error instanceof ReplyError) {
-    const isElsewhere = live && error.message.endsWith('instead of JSON')
-    return `${error.message}${at}${isElsewhere ? WHERE : ''}`
+    return `${error.message}${at}${live && error instanceof NoJsonError ? WHERE : ''}`
   }
   if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`
   if (error instanceof SDK.APIConnectionError) {
-    return `no connection: ${causeOf(error)}${at}${live ? WHERE : ''}`
+    return `no connection: ${causeOf(error)}${at}${live ? proxyAdvice() + WHERE : ''}`
   }
   if (error instanceof SDK.APIError) {
-    const said = firstLine(messageIn(error.error) ?? error.message.replace(/^\d+ /, ''))
+    const said = saidIn(error.error) ?? error.message.replace(/^\d+ /, '')
     const kind = [error.status, error.type].filter(Boolean).join(' ')
-    return `${kind}: ${said}${at}${advice(error, live)}`
+    return `${kind}: ${firstLine(said)}${at}${advice(error, live)}`
   }
-  if (
-    error instanceof SDK.AnthropicError &&
-    error.message.startsWith('Streaming is required')
-  ) {
-    return 'max_tokens is too large for a request without streaming: 21333 is the most'
-  }
+  // What the SDK does not even send.
+  if (error instanceof SDK.AnthropicError) return error.message
   return undefined
 }
 
 /** What the body of an error says, whichever protocol it comes from. */
 // biome-ignore lint/suspicious/noExplicitAny: whatever the endpoint sends
-function messageIn(body: any): string | undefined {
-  const places = [
-    body?.error?.message,
-    body?.error,
-    body?.message,
-    body?.detail,
-    body?.msg,
-  ]
-  return places.find((said) => typeof said === 'string')
+function saidIn(body: any): string | undefined {
+  const { error, message, detail, msg } = body ?? {}
+  return [error?.message, error, message, detail, msg].find(isText)
 }
 
-function advice({ status, headers }: APIError, live?: Endpoint): string {
+function advice({ status = 0, headers }: APIError, live?: Endpoint): string {
   if (!live) return ''
   const after = waitIn(headers)
   const { name, source } = live.credential
-  const isKey = name === 'ANTHROPIC_API_KEY'
-  const maybeToken = status === 401 && isKey && isOther(live.baseURL)
-  const or = maybeToken ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
+  const maybeToken = name === 'ANTHROPIC_API_KEY' && isOther(live.baseURL)
+  const or = status === 401 && maybeToken ? ', or call it ANTHROPIC_AUTH_TOKEN' : ''
   if (status === 401 || status === 403) return `; check ${name} in ${source}${or}`
   if (status === 404) return '; check MODEL_ID and ANTHROPIC_BASE_URL'
-  if (status === 429 || (status ?? 0) >= 500)
-    return `; try again ${after > 0 ? `in ${after} s` : 'later'}`
-  return ''
+  if (status !== 429 && status < 500) return ''
+  return `; try again ${after > 0 ? `in ${after} s` : 'later'}`
+}
+
+/** Names a proxy that Node leaves aside; not its value, which may hold a password. */
+function proxyAdvice(): string {
+  const { env, allowedNodeEnvironmentFlags: flags } = process
+  if (env.NODE_USE_ENV_PROXY === '1' && flags.has('--use-env-proxy')) return ''
+  const names = Object.keys(env).filter((name) => /^(https?|all)_proxy$/i.test(name))
+  const [set] = names.filter((name) => env[name])
+  const how = 'it takes Node 24 with NODE_USE_ENV_PROXY=1 and HTTPS_PROXY'
+  return set ? `; ${set} is set, but Node's fetch does not use it: ${how}` : ''
+}
+
+/** As Anthropic, Bedrock, Google, xAI, Groq, Kimi, GLM, Qwen and vLLM say it. */
+const TOO_LONG = new RegExp(
+  'context.?(length|window|size|limit)|(prompt|input) (is )?too long|too many tokens|' +
+    '(input|prompt|model) token (count|limit)|maximum (prompt|model) length|' +
+    'length of the messages|input length|prompt (exceeds|超长)',
+  'i',
+)
+
+/** Whether a request was refused because its messages are too long for the model. */
+export function isTooLong(error: unknown): boolean {
+  if (!(error instanceof SDK.APIError)) return false
+  if (error.status === 413) return true
+  const isRefused = error.status === 400 || error.status === 422
+  return isRefused && TOO_LONG.test(`${error.message} ${JSON.stringify(error.error)}`)
 }
 
 export const isOther = (baseURL: string) =>
@@ -105,8 +117,7 @@ export function causeOf(error: unknown): string {
 }
 
 export function firstLine(text: string): string {
-  if (/<html|<!doctype/i.test(text)) return 'HTML instead of JSON'
-  return redact(text).trim().replace(/\s+/g, ' ').slice(0, 300) || 'no explanation'
+  return /<html|<!doctype/i.test(text) ? 'HTML instead of JSON' : show(text, 300)
 }
 
 /** The seconds after which an endpoint wants to be asked again; 0 if it does not say. */

@@ -7,11 +7,11 @@ export const isText = (value: unknown): value is string => typeof value === 'str
 export const hasWords = (value: unknown) => isText(value) && /\S/.test(value)
 export const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
-const toBlock = (item: unknown) =>
-  (isText(item) ? { type: 'text', text: item } : item) as Json
 /** The blocks of a message's content; a string is short for one text block. */
 export const toBlocks = (content: unknown): Json[] =>
-  (Array.isArray(content) ? content : [content].filter(Boolean)).map(toBlock)
+  [content || []]
+    .flat()
+    .map((item) => (isText(item) ? { type: 'text', text: item } : item))
 
 const KINDS = {
   'a valid string': isText,
@@ -19,13 +19,8 @@ const KINDS = {
   'a valid array': Array.isArray,
   'an object': isObject,
 }
-const REQUEST_KEYS =
-  'model messages max_tokens system tools tool_choice stream temperature top_k top_p ' +
-  'thinking output_config metadata stop_sequences cache_control container diagnostics ' +
-  'inference_geo service_tier speed'
-const TOOL_KEYS =
-  'name description input_schema type cache_control strict input_examples ' +
-  'allowed_callers defer_loading eager_input_streaming'
+// In JSON only half a character is written as such an escape.
+const HALF = /(?<!\\)(?:\\\\)*\\u(d[89a-f])/
 const NAME = /^[a-zA-Z0-9_-]{1,128}$/
 const OWNERS: Json = { tool_use: 'assistant', tool_result: 'user' }
 const UNEXPECTED = (id: string) =>
@@ -48,8 +43,8 @@ function refuse(sentence: string): never {
 
 /**
  * What the API refuses with status 400 `invalid_request_error`, in its own words (as
- * public reports quote them); undefined when the request is fine. Linear in the number
- * of blocks, since it runs before every offline request.
+ * public reports quote them); undefined when the request is fine. Linear in its size,
+ * since it runs before every offline request.
  */
 export function requestError(body: unknown): string | undefined {
   try {
@@ -63,12 +58,12 @@ export function requestError(body: unknown): string | undefined {
 
 function checkRequest(body: Json) {
   check('body', body, 'an object')
+  checkText(body)
   const { messages, tools = [] } = body
   check('model', body.model, 'a valid string')
   checkTools(tools)
   check('messages', messages, 'a valid array')
   check('max_tokens', body.max_tokens, 'a valid integer')
-  checkKeys('', body, REQUEST_KEYS)
   if (messages.length === 0) refuse('messages: at least one message is required')
   const last = messages.at(-1)
   const ids = new Set<string>()
@@ -86,9 +81,7 @@ function checkRequest(body: Json) {
   if (ids.size > 0 && tools.length === 0) {
     refuse('Requests which include `tool_use` or `tool_result` blocks must define tools.')
   }
-  // A turn that the API paused at one of its own tools may be sent back to go on.
-  const paused = /^server_tool_use$|._tool_result$/.test(last.content.at(-1)?.type)
-  if (last.role === 'assistant' && last.content.length > 0 && !paused) {
+  if (last.role === 'assistant' && last.content.length > 0) {
     const rule = 'This model does not support assistant message prefill.'
     refuse(`${rule} The conversation must end with a user message.`)
   }
@@ -99,13 +92,14 @@ function check(at: string, value: unknown, kind: keyof typeof KINDS) {
   if (!KINDS[kind](value)) refuse(`${at}: Input should be ${kind}`)
 }
 
-function checkKeys(at: string, value: Json, known: string) {
-  for (const key in value) {
-    // JSON leaves these two out: a tool may carry its `run`.
-    if (value[key] === undefined || typeof value[key] === 'function') continue
-    if (known.split(' ').includes(key)) continue
-    refuse(`${at}${key}: Extra inputs are not permitted`)
-  }
+/** Refuses half a character, which is what a cut in the middle of an emoji leaves. */
+function checkText(body: Json) {
+  const found = HALF.exec(JSON.stringify(body))
+  if (!found) return
+  const at = found.index + found[0].length
+  const what = found[1] < 'dc' ? 'no low surrogate' : 'invalid high surrogate'
+  const place = `line 1 column ${at + 1} (char ${at})`
+  refuse(`The request body is not valid JSON: ${what} in string: ${place}`)
 }
 
 function checkTools(tools: Json[]) {
@@ -120,7 +114,6 @@ function checkTools(tools: Json[]) {
     check(`${at}input_schema`, tool.input_schema, 'an object')
     const { type } = tool.input_schema
     if (type !== 'object') refuse(`${at}input_schema.type: Input should be 'object'`)
-    checkKeys(at, tool, TOOL_KEYS)
   }
   const names = new Set(tools.map((tool) => tool.name))
   if (names.size < tools.length) refuse('tools: Tool names must be unique.')
@@ -131,7 +124,8 @@ function checkMessage(at: string, message: Json, first: boolean, last: boolean) 
   const { role, content } = message
   check(`${at}.role`, role, 'a valid string')
   if (!isText(content)) check(`${at}.content`, content, 'a valid array')
-  checkKeys(`${at}.`, message, 'role content')
+  const extra = Object.keys(message).find((key) => key !== 'role' && key !== 'content')
+  if (extra) refuse(`${at}.${extra}: Extra inputs are not permitted`)
   const rule = 'first message must use the "user" role'
   if (first && role === 'assistant') refuse(`messages: ${rule}`)
   // Newer models take a system message in the middle of a conversation.

@@ -7,6 +7,7 @@ import {
   type Endpoint,
   firstLine,
   isOther,
+  NoJsonError,
   noConnection,
   ReplyError,
   RunError,
@@ -15,8 +16,9 @@ import {
   waitIn,
 } from '../base/errors.ts'
 import type { Lane } from '../base/lane-file.ts'
+import { isObject, type Json } from '../base/protocol.ts'
 import { print } from '../terminal/screen.ts'
-import { tidyReply } from './reply.ts'
+import { isEmpty, parsed, tidyReply } from './reply.ts'
 
 /** How often the SDK tries again. */
 const MAX_RETRIES = 2
@@ -34,112 +36,91 @@ export type Watcher = {
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
 export function createClient(source: Endpoint | Middleware, watcher: Watcher): Anthropic {
-  if (typeof source === 'function') {
-    return new SDK.Anthropic({
-      apiKey: 'offline',
-      baseURL: 'http://offline.invalid',
-      logLevel: 'off',
-      maxRetries: MAX_RETRIES,
-      middleware: [guard(watcher), source],
-    })
-  }
-  const { credential, baseURL } = source
-  const isKey = credential.name === 'ANTHROPIC_API_KEY'
+  const isLive = typeof source !== 'function'
   return new SDK.Anthropic({
-    ...(isKey ? { apiKey: credential.value } : { authToken: credential.value }),
+    ...(isLive
+      ? live(source)
+      : { apiKey: 'offline', baseURL: 'http://offline.invalid', logLevel: 'off' }),
+    maxRetries: MAX_RETRIES,
+    middleware: [guard(watcher, isLive), ...(isLive ? [] : [source])],
+  })
+}
+
+function live({ credential: { name, value }, baseURL }: Endpoint) {
+  return {
+    ...(name === 'ANTHROPIC_API_KEY' ? { apiKey: value } : { authToken: value }),
     baseURL,
     // Beside a bearer token, too: some compatible endpoints read only this header.
-    defaultHeaders: isOther(baseURL) ? { 'x-api-key': credential.value } : {},
+    defaultHeaders: isOther(baseURL) ? { 'x-api-key': value } : {},
     // Wherever a redirect leads, the key is not meant for that place.
-    fetchOptions: { redirect: 'manual' },
-    maxRetries: MAX_RETRIES,
-    middleware: [guard(watcher)],
-  })
+    fetchOptions: { redirect: 'manual' as const },
+  }
 }
 
 /**
  * Counts and logs what is sent, retries too, and hands the step a well-formed reply,
- * whatever the endpoint made of the protocol: steps hold no such code.
+ * whatever the endpoint made of the protocol: steps hold no such code. A reply without
+ * text or call comes without content.
  */
-function guard({ laneOf, asking, answered }: Watcher): Middleware {
+function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body)
-    let paused: Message | undefined
-    const said = () => paused && { content: paused.content }
     try {
-      for (let asked = request; ; ) {
-        asking(lane)
-        const response = await next(asked)
-        if (response.status >= 300 && response.status < 400) throw redirected(response)
-        if (!response.ok) {
-          const error = await apiError(response.clone())
-          lane?.event('error', 'api_error', { ...error, ...said() })
-          return retried(response, request, error)
-        }
-        const reply = tidyReply(await json(response), body, paused)
-        if (reply.stop_reason !== 'pause_turn') {
-          answered(lane, reply)
-          return toResponse(reply)
-        }
-        // A paused turn goes on when it is sent back; to the step it is one reply.
-        paused = reply
-        const messages = [
-          ...body.messages,
-          { role: 'assistant', content: paused.content },
-        ]
-        asked = { ...request, body: JSON.stringify({ ...body, messages }) }
+      asking(lane)
+      const response = await next(request)
+      if (response.status >= 300 && response.status < 400) throw redirected(response)
+      const text = await response.text().catch((cause) => {
+        throw noConnection(cause) // a body that breaks off is a lost connection, too
+      })
+      if (!response.ok) {
+        const { status } = response
+        const error = errorIn(text)
+        lane?.event('error', 'api_error', { status, error })
+        const headers = retried(response, request, error)
+        return new Response(text, { status, headers })
       }
+      const reply = tidyReply(fromJson(text), body)
+      if (isEmpty(reply)) {
+        const { stop_reason, content, usage } = reply
+        const dropped = content.length > 0 && { content }
+        const fields = { stop_reason, ...dropped, ...(isLive && { usage }) }
+        lane?.event('warn', 'empty_reply', fields)
+        reply.content = []
+      }
+      answered(lane, reply)
+      return Response.json(reply)
     } catch (error) {
       const message = causeOf(error)
-      if (request.signal?.aborted) lane?.event('warn', 'no_answer', said())
-      else if (error instanceof ReplyError) {
-        const { content } = error.content ? error : (paused ?? {})
-        lane?.event('error', 'bad_reply', { message, ...(content && { content }) })
-      } else if (error instanceof RunError) {
-        lane?.event('warn', 'not_sent', { message, ...said() })
-      } else lane?.event('error', 'no_connection', { message, ...said() })
+      if (request.signal?.aborted) lane?.event('warn', 'no_answer')
+      else if (error instanceof ReplyError) lane?.event('error', 'bad_reply', { message })
+      else if (error instanceof RunError) lane?.event('warn', 'not_sent', { message })
+      else lane?.event('error', 'no_connection', { message })
       throw error
     }
   }
 }
 
-/** What is known already need not go through a stream once more. */
-function toResponse(reply: Message): Response {
-  const headers = { 'content-type': 'application/json' }
-  return Object.assign(new Response(null, { headers }), { json: async () => reply })
-}
-
-type Failure = { status: number; error: { type?: string; message?: string } }
-
-async function apiError(response: Response): Promise<Failure> {
-  const text = await bodyOf(response)
-  return { status: response.status, error: errorIn(text) ?? { message: firstLine(text) } }
-}
-
-function errorIn(text: string): Failure['error'] | undefined {
-  try {
-    const body = JSON.parse(text)
-    const error = body?.error ?? body
-    return typeof error === 'object' ? error : { message: String(error) }
-  } catch {
-    return undefined
-  }
+/** What the body of an error holds, whichever protocol it comes from. */
+function errorIn(text: string): { type?: string; message?: unknown } {
+  const body = parsed(text) as Json | undefined
+  const error = body?.error ?? body ?? firstLine(text)
+  return isObject(error) ? error : { message: String(error) }
 }
 
 /** Says that the SDK will try again; it does not where it was to wait for too long. */
-function retried(response: Response, request: APIRequest, { status, error }: Failure) {
+function retried({ status, headers }: Response, request: APIRequest, error: Json) {
   const tries = Number(request.headers.get('x-stainless-retry-count'))
   const isPassing = status === 408 || status === 409 || status === 429 || status >= 500
-  const should = response.headers.get('x-should-retry') ?? String(isPassing)
-  if (should !== 'true' || tries >= MAX_RETRIES) return response
-  if (waitIn(response.headers) <= MAX_WAIT) {
-    print(`${status}: ${error.message ?? show(error)}; trying again`, 'yellow')
-    return response
+  const should = headers.get('x-should-retry') ?? String(isPassing)
+  if (should !== 'true' || tries >= MAX_RETRIES) return headers
+  if (waitIn(headers) <= MAX_WAIT) {
+    print(`${status}: ${show(error.message ?? error)}; trying again`, 'yellow')
+    return headers
   }
-  const headers = new Headers(response.headers)
-  headers.set('x-should-retry', 'false')
-  return new Response(response.body, { status, headers })
+  const final = new Headers(headers)
+  final.set('x-should-retry', 'false')
+  return final
 }
 
 function redirected({ headers }: Response): ReplyError {
@@ -149,20 +130,10 @@ function redirected({ headers }: Response): ReplyError {
   )
 }
 
-async function json(response: Response): Promise<unknown> {
-  const text = await bodyOf(response)
-  try {
-    return JSON.parse(text)
-  } catch {
-    const said = /^\s*</.test(text) ? 'HTML' : `text (${show(text)})`
-    const what = text.trim() === '' ? 'nothing' : said
-    throw new ReplyError(`the endpoint answered ${what} instead of JSON`)
-  }
-}
-
-/** A body that breaks off is a lost connection, too. */
-function bodyOf(response: Response): Promise<string> {
-  return response.text().catch((cause) => {
-    throw noConnection(cause)
-  })
+function fromJson(text: string): unknown {
+  const value = parsed(text)
+  if (value !== undefined) return value
+  const said = /^\s*</.test(text) ? 'HTML' : `text (${show(text)})`
+  const what = text.trim() === '' ? 'nothing' : said
+  throw new NoJsonError(`the endpoint answered ${what} instead of JSON`)
 }

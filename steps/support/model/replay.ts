@@ -1,4 +1,5 @@
 /** The offline model: SDK middleware that answers from recorded lanes. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { Middleware } from '@anthropic-ai/sdk'
 import type {
@@ -13,25 +14,25 @@ import {
   show,
 } from '../base/errors.ts'
 import {
-  isAnswer,
   type LaneFile,
   type LaneLine,
   mapStrings,
+  REQUEST_EVENTS,
   renumberIds,
   walk,
 } from '../base/lane-file.ts'
+import { textOf } from '../base/messages.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
-
-/** The conversation has left the recording: there is nothing that could answer it. */
-export class NotRecordedError extends RunError {}
 
 export type ReplayOptions = {
   /** The recording's folder, as the reader knows it. */
   folder: string
   lanes: LaneFile[]
   workdir: string
+  /** The name of the run's lane that a request belongs to; undefined if it has none. */
+  laneOf: (body: MessageCreateParams) => string | undefined
   /** A value as a lane's file would hold it. */
   clean: <T>(value: T) => T
   /** Tells the reader something, in one line. */
@@ -39,37 +40,23 @@ export type ReplayOptions = {
 }
 
 /** A recorded lane while it is replayed: `next` is the answer that comes next. */
-type Track = {
-  lane: LaneFile
-  answers: Answer[]
-  next: number
-  noted: boolean
-  used?: boolean
-}
-type Answer = {
-  line: LaneLine
-  history: MessageParam[]
-  position: number
-  retried: boolean
-}
+type Track = { lane: LaneFile; answers: Answer[]; next: number; noted: boolean }
+/** A recorded answer, and the first `length` messages of `before`, which it answers. */
+type Answer = { line: LaneLine; before: MessageParam[]; length: number; retried: boolean }
 
 /**
- * Answers `POST /v1/messages` from recorded lanes, never from a network. Each goes to
- * the lane whose user prompts and assistant turns equal its own; of several, to the
- * earliest that is still free. Tool results may differ: the first difference in a lane is
- * told. What the real API refuses is refused, with its status and wording.
+ * Answers `POST /v1/messages` from recorded lanes, never from a network. Each of the run's
+ * lanes gets the recorded one whose user prompts and assistant turns equal its own; of
+ * several, the earliest that is still free. Tool results may differ: the first difference
+ * in a lane is told. What the real API refuses is refused, with its status and wording.
  *
- * @throws {NotRecordedError} from then on, once a conversation has left the recording
+ * @throws {RunError} from then on, once a conversation has left the recording
  */
-export function replay({
-  folder,
-  lanes,
-  workdir,
-  clean,
-  tell,
-}: ReplayOptions): Middleware {
+export function replay(options: ReplayOptions): Middleware {
+  const { lanes, workdir, laneOf, clean, tell } = options
   const tracks = lanes.map(startTrack)
-  const taken = new WeakMap<MessageParam[], Track>()
+  /** By the lane's name, and for an array without one by its first message. */
+  const taken = new Map<string | MessageParam, Track>()
   let lost: string | undefined
 
   return async (request, _next, context) => {
@@ -77,90 +64,82 @@ export function replay({
     const refusal = requestError(body)
     if (refusal)
       return errorResponse(400, { type: 'invalid_request_error', message: refusal })
-    const messages = normalize(body.messages, clean)
-    const key = body.messages
+    const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
+    const [first] = body.messages
+    const key = laneOf(body) ?? first
     const own = taken.get(key)
-    const fit = (track: Track) => fits(track, messages)
-    const track = own
-      ? [own].find(fit)
-      : (tracks.find((t) => !t.used && fit(t)) ?? tracks.find(fit))
+    const free = tracks.filter((track) => ![...taken.values()].includes(track))
+    const track = (own ? [own] : free).find((track) => fits(track, messages))
     if (!track) {
-      const error = new NotRecordedError(whyLost(folder, tracks, messages, own))
-      lost ??= error.message.split('\n')[0]
-      throw error
+      const what = whatIsLost(tracks, messages, own)
+      lost ??= what
+      throw new RunError(`${what}\n${whatIsThere(options)}`)
     }
     // What is answered now would be told as if nothing had happened.
-    if (lost)
-      throw new NotRecordedError(`${track.lane.name} is not answered, for ${lost}`)
+    if (lost) throw new RunError(`${track.lane.name} is not answered, for ${lost}`)
     taken.set(key, track)
-    track.used = true
+    if (!taken.has(first)) taken.set(first, track) // a copy of the array may be sent
+    const answer = track.answers[track.next++]
     if (!track.noted) {
-      const from = firstDifference(
-        track.lane,
-        track.answers[track.next].history,
-        body,
-        messages,
-        clean,
-      )
+      const from = firstDifference(track.lane, answer, body, messages, clean)
       track.noted = from !== undefined
       if (from) tell(`from ${from} on the model answers the recording, not your edit`)
     }
-    const answer = track.answers[track.next++]
-    return respond(answer, String(track.lane.header.model), workdir, request.signal)
+    return respond(answer, track.lane.header.model, workdir, request.signal)
   }
 }
 
-/** The prompts that a lane was given, in order. */
+/** The prompts that a lane was given, in order; a summary in place of others is none. */
 export function promptsOf({ lines }: LaneFile): string[] {
-  const isAsked = (line: LaneLine, i: number) =>
-    line.role && isPrompt(line as MessageParam) && lines[i - 1]?.event !== 'compacted'
-  return lines
-    .filter(isAsked)
-    .map(({ content }) => text(content as MessageParam['content']))
+  return [...walk(lines)]
+    .filter(({ line, before, after }) => before === after && isPrompt(line))
+    .map(({ line }) => textOf({ content: line.content ?? '' }))
 }
 
 function startTrack(lane: LaneFile): Track {
-  const answers: Answer[] = []
-  let [seen, history] = [undefined as MessageParam[] | undefined, [] as MessageParam[]]
-  let renumber = renumberIds()
-  const again = ({ role, content }: MessageParam) =>
-    ({ role, content: renumber(content) }) as MessageParam
-  const lines = [...walk(lane.lines)]
-  for (const [i, { line, before, length }] of lines.entries()) {
-    if (before !== seen) {
-      renumber = renumberIds()
-      history = before.slice(0, length).map(again)
-      seen = before
-    }
-    const retried = isAnswer(lines[i + 1]?.line ?? {})
-    if (isAnswer(line)) answers.push({ line, history, position: length, retried })
-    if (line.role && lines[i].after === before) history.push(again(line as MessageParam))
-  }
+  const { lines } = lane
+  const answers = [...walk(lines)].flatMap(({ line, before, length }, i) => {
+    // The SDK tried again by itself where one answer follows another.
+    return isAnswer(line)
+      ? [{ line, before, length, retried: isAnswer(lines[i + 1]) }]
+      : []
+  })
   return { lane, answers, next: 0, noted: false }
 }
 
+const isAnswer = (line?: LaneLine) =>
+  line?.role === 'assistant' || REQUEST_EVENTS.includes(line?.event ?? '')
+
 function fits({ answers, next }: Track, messages: MessageParam[]): boolean {
-  if (answers[next]?.position !== messages.length) return false
+  if (answers[next]?.length !== messages.length) return false
+  const recorded = historyOf(answers[next])
   return messages.every((message, i) => {
-    const recorded = answers[next].history[i]
-    if (message.role !== recorded.role || isPrompt(message) !== isPrompt(recorded))
-      return false
-    const mayDiffer = message.role === 'user' && !isPrompt(message)
-    return mayDiffer || isDeepStrictEqual(message.content, recorded.content)
+    const { role, content } = recorded[i]
+    if (message.role !== role || isPrompt(message) !== isPrompt(recorded[i])) return false
+    const mayDiffer = role === 'user' && !isPrompt(message)
+    return mayDiffer || isDeepStrictEqual(message.content, content)
+  })
+}
+
+/** The history that was answered. */
+const historyOf = ({ before, length }: Answer) => normalize(before.slice(0, length))
+
+/** Messages whose ids count from 1, whatever an endpoint or an author called them. */
+function normalize(messages: MessageParam[]): MessageParam[] {
+  const renumber = renumberIds()
+  return messages.map((message) => {
+    return { ...message, content: renumber(message.content) } as MessageParam
   })
 }
 
 /** A user message without tool results: somebody's words, where others are a tool's. */
-function isPrompt({ role, content }: MessageParam): boolean {
-  if (role !== 'user') return false
-  return (
-    typeof content === 'string' || !content.some(({ type }) => type === 'tool_result')
-  )
+function isPrompt({ role, content }: LaneLine | MessageParam): boolean {
+  return role === 'user' && !toBlocks(content).some(({ type }) => type === 'tool_result')
 }
 
 function firstDifference(
   { name, header }: LaneFile,
-  recorded: MessageParam[],
+  answer: Answer,
   { system, tools }: MessageCreateParams,
   messages: MessageParam[],
   clean: <T>(value: T) => T,
@@ -168,70 +147,55 @@ function firstDifference(
   const now = clean({ system, tools: describeTools((tools ?? []) as Tool[]) })
   const before = { system: header.system, tools: header.tools }
   if (!isDeepStrictEqual(now, before)) return `${name} 1`
-  const i = messages.findIndex(({ content }, i) => {
-    return !isDeepStrictEqual(content, recorded[i].content)
-  })
+  const recorded = historyOf(answer)
+  const i = messages.findIndex((message, i) => !isDeepStrictEqual(message, recorded[i]))
   return i < 0 ? undefined : `${name} ${i + 1}`
 }
 
-function normalize(messages: MessageParam[], clean: <T>(value: T) => T): MessageParam[] {
-  const renumber = renumberIds()
-  const plain: MessageParam[] = JSON.parse(JSON.stringify(messages))
-  return plain.map(({ role, content }) => {
-    return { role, content: clean(renumber(content)) } as MessageParam
-  })
-}
-
-function whyLost(
-  folder: string,
-  tracks: Track[],
-  messages: MessageParam[],
-  own?: Track,
-): string {
-  const prompts = tracks.map(({ lane }) => {
-    return promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`)
-  })
-  const what = whatIsLost(tracks, messages, own)
-  return `${what}\nRecorded in ${folder}:${prompts.flat().join('')}\n${HOW_TO_GO_LIVE}`
+function whatIsThere({ folder, lanes }: ReplayOptions): string {
+  const prompts = lanes.flatMap((lane) =>
+    promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`),
+  )
+  return `Recorded in ${folder}:${prompts.join('')}\n${HOW_TO_GO_LIVE}`
 }
 
 function whatIsLost(tracks: Track[], messages: MessageParam[], own?: Track): string {
   const { length } = messages
   const last = messages[length - 1]
   if (isPrompt(last)) {
-    const prompt = text(last.content)
+    const prompt = textOf(last)
     const isKnown = tracks.some(({ lane }) => promptsOf(lane).includes(prompt))
     const how = isKnown ? 'was recorded, but not at this place' : 'was not recorded'
     return `this prompt ${how}: ${show(prompt)}`
   }
-  const name = own?.lane.name ?? 'a lane'
-  const next = own?.lane.messages[length]?.role
-  const missing = own && next !== 'assistant'
-  return `${name} left the recording at its message ${length}${
-    missing ? `: in ${name}.log no assistant message comes next` : ''
-  }`
+  if (!own) return `a lane left the recording at its message ${length}`
+  const { name } = own.lane
+  const next = own.answers[own.next]
+  const there = next
+    ? `${name}.log answers ${next.length} messages next`
+    : `${name}.log ends`
+  return `${name} left the recording at its message ${length}: ${there}`
 }
 
-const text = (content: MessageParam['content']) =>
-  typeof content === 'string' ? content : JSON.stringify(content)
-
-function respond(
+async function respond(
   { line, retried }: Answer,
   model: string,
   workdir: string,
   signal?: AbortSignal | null,
-): Response | Promise<Response> {
-  const { event, status, error, message, content, stop_reason, usage } = line
+): Promise<Response> {
+  const { event, status, error, message, content = [], stop_reason, usage } = line
   if (event === 'api_error') return errorResponse(Number(status), error, retried)
-  if (event === 'bad_reply') throw new ReplyError(String(message), toBlocks(content))
+  if (event === 'bad_reply') throw new ReplyError(String(message))
   if (event === 'no_connection') throw noConnection(new Error(message))
-  if (event === 'no_answer') return unanswered(signal)
+  // A timer, since a pending promise alone would let the process end, silently and early.
+  if (event === 'no_answer')
+    await sleep(2 ** 30, undefined, { signal: signal ?? undefined })
   return Response.json({
     id: 'msg_recorded',
     type: 'message',
     role: 'assistant',
     model,
-    content: mapStrings(content, (text) => text.replaceAll('<workdir>', workdir)),
+    content: mapStrings(content, (text) => text.replaceAll('<workdir>', () => workdir)),
     stop_reason,
     stop_sequence: null,
     usage: { input_tokens: 0, output_tokens: 0, ...usage },
@@ -241,18 +205,4 @@ function respond(
 function errorResponse(status: number, error: unknown, retry = false): Response {
   const headers = { 'x-should-retry': String(retry), 'retry-after-ms': '1' }
   return Response.json({ type: 'error', error }, { status, headers })
-}
-
-/** Withholds the answer until the request is aborted. */
-function unanswered(signal?: AbortSignal | null): Promise<Response> {
-  return new Promise((_, reject) => {
-    // A pending promise alone would let the process end, silently and early.
-    const timer = setInterval(() => {}, 1 << 30)
-    const stop = () => {
-      clearInterval(timer)
-      reject(signal?.reason ?? new Error('aborted'))
-    }
-    if (signal?.aborted) stop()
-    else signal?.addEventListener('abort', stop, { once: true })
-  })
 }

@@ -33,7 +33,7 @@ export class NoJsonError extends ReplyError {}
 /** A value's first `width` columns, in one line; no secret is cut to an unknown half. */
 export function show(value: unknown, width = 200): string {
   const text = redact(isText(value) ? value : (JSON.stringify(value) ?? ''))
-  return wrap(text.replace(/\s+/g, ' '), width, 1)[0] ?? 'nothing'
+  return wrap(text.trim().replace(/\s+/g, ' '), width, 1)[0] ?? 'nothing'
 }
 
 /** An error after which the SDK tries again. */

@@ -20,7 +20,7 @@ const KINDS = {
   'an object': isObject,
 }
 // In JSON only half a character is written as such an escape.
-const HALF = /(?<!\\)(?:\\\\)*\\u(d[89a-f])/
+const HALF = /(?<!\\)(?:\\\\)*\\u(d[89a-f])../
 const NAME = /^[a-zA-Z0-9_-]{1,128}$/
 const OWNERS: Json = { tool_use: 'assistant', tool_result: 'user' }
 const UNEXPECTED = (id: string) =>
@@ -121,10 +121,10 @@ function checkTools(tools: Json[]) {
 
 function checkMessage(at: string, message: Json, first: boolean, last: boolean) {
   check(at, message, 'an object')
-  const { role, content } = message
+  const { role, content, ...more } = message
   check(`${at}.role`, role, 'a valid string')
   if (!isText(content)) check(`${at}.content`, content, 'a valid array')
-  const extra = Object.keys(message).find((key) => key !== 'role' && key !== 'content')
+  const [extra] = Object.keys(more).filter((key) => more[key] !== undefined)
   if (extra) refuse(`${at}.${extra}: Extra inputs are not permitted`)
   const rule = 'first message must use the "user" role'
   if (first && role === 'assistant') refuse(`messages: ${rule}`)

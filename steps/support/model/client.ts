@@ -69,23 +69,26 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
     try {
       asking(lane)
       const response = await next(request)
-      if (response.status >= 300 && response.status < 400) throw redirected(response)
+      if (response.status >= 300 && response.status < 400) {
+        const to = response.headers.get('location') ?? 'nowhere'
+        const how = 'set ANTHROPIC_BASE_URL to where the API is'
+        throw new ReplyError(`the endpoint redirects to ${to}: ${how}`)
+      }
       const text = await response.text().catch((cause) => {
         throw noConnection(cause) // a body that breaks off is a lost connection, too
       })
       if (!response.ok) {
-        const { status } = response
+        const { status, headers } = response
         const error = errorIn(text)
         lane?.event('error', 'api_error', { status, error })
-        const headers = retried(response, request, error)
-        return new Response(text, { status, headers })
+        return retried(new Response(text, { status, headers }), request, error)
       }
       const reply = tidyReply(fromJson(text), body)
       if (isEmpty(reply)) {
         const { stop_reason, content, usage } = reply
         const dropped = content.length > 0 && { content }
-        const fields = { stop_reason, ...dropped, ...(isLive && { usage }) }
-        lane?.event('warn', 'empty_reply', fields)
+        const cost = isLive && { usage }
+        lane?.event('warn', 'empty_reply', { stop_reason, ...dropped, ...cost })
         reply.content = []
       }
       answered(lane, reply)
@@ -109,25 +112,15 @@ function errorIn(text: string): { type?: string; message?: unknown } {
 }
 
 /** Says that the SDK will try again; it does not where it was to wait for too long. */
-function retried({ status, headers }: Response, request: APIRequest, error: Json) {
+function retried(response: Response, request: APIRequest, error: Json): Response {
+  const { status, headers } = response
   const tries = Number(request.headers.get('x-stainless-retry-count'))
   const isPassing = status === 408 || status === 409 || status === 429 || status >= 500
   const should = headers.get('x-should-retry') ?? String(isPassing)
-  if (should !== 'true' || tries >= MAX_RETRIES) return headers
-  if (waitIn(headers) <= MAX_WAIT) {
-    print(`${status}: ${show(error.message ?? error)}; trying again`, 'yellow')
-    return headers
-  }
-  const final = new Headers(headers)
-  final.set('x-should-retry', 'false')
-  return final
-}
-
-function redirected({ headers }: Response): ReplyError {
-  const to = headers.get('location') ?? 'nowhere'
-  return new ReplyError(
-    `the endpoint redirects to ${to}: set ANTHROPIC_BASE_URL to where the API is`,
-  )
+  if (should !== 'true' || tries >= MAX_RETRIES) return response
+  if (waitIn(headers) > MAX_WAIT) headers.set('x-should-retry', 'false')
+  else print(`${status}: ${show(error.message ?? error)}; trying again`, 'yellow')
+  return response
 }
 
 function fromJson(text: string): unknown {

@@ -39,8 +39,8 @@ export type ReplayOptions = {
   tell: (line: string) => void
 }
 
-/** A recorded lane while it is replayed: `next` is the answer that comes next. */
-type Track = { lane: LaneFile; answers: Answer[]; next: number; noted: boolean }
+/** A recorded lane while it is replayed, and the answers that are left. */
+type Track = { lane: LaneFile; answers: Answer[]; noted: boolean }
 /** A recorded answer, and the first `length` messages of `before`, which it answers. */
 type Answer = { line: LaneLine; before: MessageParam[]; length: number; retried: boolean }
 
@@ -62,14 +62,15 @@ export function replay(options: ReplayOptions): Middleware {
   return async (request, _next, context) => {
     const body = context.options?.body as MessageCreateParams
     const refusal = requestError(body)
-    if (refusal)
-      return errorResponse(400, { type: 'invalid_request_error', message: refusal })
+    if (refusal) return failed(400, { type: 'invalid_request_error', message: refusal })
     const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
     const [first] = body.messages
     const key = laneOf(body) ?? first
     const own = taken.get(key)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
-    const track = (own ? [own] : free).find((track) => fits(track, messages))
+    // What comes before may be messages that were answered in another lane.
+    const placeIn = ({ answers }: Track) => answers.findIndex((at) => fits(at, messages))
+    const track = (own ? [own] : free).find((track) => placeIn(track) >= 0)
     if (!track) {
       const what = whatIsLost(tracks, messages, own)
       lost ??= what
@@ -77,15 +78,18 @@ export function replay(options: ReplayOptions): Middleware {
     }
     // What is answered now would be told as if nothing had happened.
     if (lost) throw new RunError(`${track.lane.name} is not answered, for ${lost}`)
+    const answer = track.answers.splice(0, placeIn(track) + 1).at(-1) as Answer
     taken.set(key, track)
     if (!taken.has(first)) taken.set(first, track) // a copy of the array may be sent
-    const answer = track.answers[track.next++]
     if (!track.noted) {
-      const from = firstDifference(track.lane, answer, body, messages, clean)
-      track.noted = from !== undefined
-      if (from) tell(`from ${from} on the model answers the recording, not your edit`)
+      const { system, tools = [] } = body
+      const now = clean({ system, tools: describeTools(tools as Tool[]) })
+      const from = firstDifference(track.lane, answer, now, messages)
+      track.noted = from > 0
+      const at = `${track.lane.name} ${from}`
+      if (from) tell(`from ${at} on the model answers the recording, not your edit`)
     }
-    return respond(answer, track.lane.header.model, workdir, request.signal)
+    return respond(answer, track.lane.header.model, workdir, request.signal ?? undefined)
   }
 }
 
@@ -98,21 +102,19 @@ export function promptsOf({ lines }: LaneFile): string[] {
 
 function startTrack(lane: LaneFile): Track {
   const { lines } = lane
-  const answers = [...walk(lines)].flatMap(({ line, before, length }, i) => {
+  const answers = [...walk(lines)]
     // The SDK tried again by itself where one answer follows another.
-    return isAnswer(line)
-      ? [{ line, before, length, retried: isAnswer(lines[i + 1]) }]
-      : []
-  })
-  return { lane, answers, next: 0, noted: false }
+    .map((at, i) => ({ ...at, retried: isAnswer(lines[i + 1]) }))
+    .filter(({ line }) => isAnswer(line))
+  return { lane, answers, noted: false }
 }
 
 const isAnswer = (line?: LaneLine) =>
   line?.role === 'assistant' || REQUEST_EVENTS.includes(line?.event ?? '')
 
-function fits({ answers, next }: Track, messages: MessageParam[]): boolean {
-  if (answers[next]?.length !== messages.length) return false
-  const recorded = historyOf(answers[next])
+function fits(answer: Answer, messages: MessageParam[]): boolean {
+  if (answer.length !== messages.length) return false
+  const recorded = historyOf(answer)
   return messages.every((message, i) => {
     const { role, content } = recorded[i]
     if (message.role !== role || isPrompt(message) !== isPrompt(recorded[i])) return false
@@ -137,19 +139,16 @@ function isPrompt({ role, content }: LaneLine | MessageParam): boolean {
   return role === 'user' && !toBlocks(content).some(({ type }) => type === 'tool_result')
 }
 
+/** The first message that is not as recorded, counted from 1; 0 if there is none. */
 function firstDifference(
-  { name, header }: LaneFile,
+  { header: { system, tools } }: LaneFile,
   answer: Answer,
-  { system, tools }: MessageCreateParams,
+  now: object,
   messages: MessageParam[],
-  clean: <T>(value: T) => T,
-): string | undefined {
-  const now = clean({ system, tools: describeTools((tools ?? []) as Tool[]) })
-  const before = { system: header.system, tools: header.tools }
-  if (!isDeepStrictEqual(now, before)) return `${name} 1`
+): number {
+  if (!isDeepStrictEqual(now, { system, tools })) return 1
   const recorded = historyOf(answer)
-  const i = messages.findIndex((message, i) => !isDeepStrictEqual(message, recorded[i]))
-  return i < 0 ? undefined : `${name} ${i + 1}`
+  return 1 + messages.findIndex((message, i) => !isDeepStrictEqual(message, recorded[i]))
 }
 
 function whatIsThere({ folder, lanes }: ReplayOptions): string {
@@ -169,27 +168,24 @@ function whatIsLost(tracks: Track[], messages: MessageParam[], own?: Track): str
     return `this prompt ${how}: ${show(prompt)}`
   }
   if (!own) return `a lane left the recording at its message ${length}`
-  const { name } = own.lane
-  const next = own.answers[own.next]
-  const there = next
-    ? `${name}.log answers ${next.length} messages next`
-    : `${name}.log ends`
-  return `${name} left the recording at its message ${length}: ${there}`
+  const { lane, answers } = own
+  const next = answers[0]?.length ?? 'no'
+  const there = `${lane.name}.log answers ${next} other messages next`
+  return `${lane.name} left the recording at its message ${length}: ${there}`
 }
 
 async function respond(
   { line, retried }: Answer,
   model: string,
   workdir: string,
-  signal?: AbortSignal | null,
+  signal?: AbortSignal,
 ): Promise<Response> {
   const { event, status, error, message, content = [], stop_reason, usage } = line
-  if (event === 'api_error') return errorResponse(Number(status), error, retried)
+  if (event === 'api_error') return failed(Number(status), error, retried)
   if (event === 'bad_reply') throw new ReplyError(String(message))
   if (event === 'no_connection') throw noConnection(new Error(message))
   // A timer, since a pending promise alone would let the process end, silently and early.
-  if (event === 'no_answer')
-    await sleep(2 ** 30, undefined, { signal: signal ?? undefined })
+  if (event === 'no_answer') await sleep(2 ** 30, undefined, { signal })
   return Response.json({
     id: 'msg_recorded',
     type: 'message',
@@ -202,7 +198,7 @@ async function respond(
   })
 }
 
-function errorResponse(status: number, error: unknown, retry = false): Response {
+function failed(status: number, error: unknown, retry = false): Response {
   const headers = { 'x-should-retry': String(retry), 'retry-after-ms': '1' }
   return Response.json({ type: 'error', error }, { status, headers })
 }

@@ -4,6 +4,8 @@ import { ReplyError, show } from '../base/errors.ts'
 import { mapStrings } from '../base/lane-file.ts'
 import { hasWords, isObject, isText, type Json, toBlocks } from '../base/protocol.ts'
 
+type Request = Pick<MessageCreateParams, 'messages'>
+
 /** What other protocols call it, in small letters. */
 const STOP_REASONS = new Map([
   ['stop', 'end_turn'],
@@ -25,10 +27,7 @@ const BESIDE_CALLS = ['max_tokens', 'model_context_window_exceeded', 'refusal']
  *
  * @throws {ReplyError} where it is no message, or an error
  */
-export function tidyReply(
-  reply: unknown,
-  { messages }: Pick<MessageCreateParams, 'messages'>,
-): Message {
+export function tidyReply(reply: unknown, { messages }: Request): Message {
   const error = isObject(reply) && (reply.error?.message ?? reply.error)
   if (error) throw new ReplyError(`the reply was an error: ${show(error)}`)
   if (!isObject(reply) || !('content' in reply || 'role' in reply)) {
@@ -62,7 +61,7 @@ function tidyUsage(given: unknown) {
   return { ...usage, input_tokens, output_tokens }
 }
 
-function tidyContent(content: Json[], messages: MessageCreateParams['messages']): Json[] {
+function tidyContent(content: Json[], messages: Request['messages']): Json[] {
   const used = new Set(
     messages.flatMap(({ content }) => toBlocks(content)).map(({ id }) => id),
   )

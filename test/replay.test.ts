@@ -1,0 +1,211 @@
+/** The offline model by itself: which lane answers what, also after a compaction. */
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import type { APIRequest } from '@anthropic-ai/sdk'
+import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import { compact, type LaneLine } from '../steps/support/base/lane-file.ts'
+import { promptsOf, replay } from '../steps/support/model/replay.ts'
+
+// biome-ignore lint/suspicious/noExplicitAny: blocks of any kind
+const user = (content: any): LaneLine => ({ role: 'user', content })
+const says = (text: string): LaneLine => {
+  const content = [{ type: 'text' as const, text }]
+  return { role: 'assistant', content, stop_reason: 'end_turn' }
+}
+const looks = (id: string): LaneLine => ({
+  role: 'assistant',
+  content: [{ type: 'tool_use', id, name: 'look', input: { path: '<workdir>/a' } }],
+  stop_reason: 'tool_use',
+})
+const sees = (tool_use_id: string, content = 'It is there.') =>
+  user([{ type: 'tool_result', tool_use_id, content }])
+const compacted = (...replaced: number[]) => ({ event: 'compacted', replaced })
+const look = { name: 'look', description: 'Looks.', input_schema: { type: 'object' } }
+
+/** Lines as messages of their own. */
+const history = (lines: LaneLine[]) =>
+  lines.map(({ role, content }) => ({ role, content }) as MessageParam)
+
+const laneOf = (name: string, lines: LaneLine[]) => {
+  const header = { lane: name, model: 'scripted', system: 'S', tools: [look] }
+  return { name, header, lines, messages: [] }
+}
+
+/** A run against recorded lanes: `ask` sends an array as the lane of a name. */
+function start(recorded: Record<string, LaneLine[]>, workdir = '/w') {
+  const told: string[] = []
+  let lane: string | undefined
+  const middleware = replay({
+    folder: 'logs/x',
+    lanes: Object.entries(recorded).map(([name, lines]) => laneOf(name, lines)),
+    workdir,
+    laneOf: () => lane,
+    clean: (value) => JSON.parse(JSON.stringify(value).replaceAll(workdir, '<workdir>')),
+    tell: (line) => told.push(line),
+  })
+  const ask = async (name: string | undefined, messages: MessageParam[]) => {
+    lane = name
+    const body = { model: 'm', max_tokens: 9, system: 'S', tools: [look], messages }
+    const context = { options: { body } } as unknown as Parameters<typeof middleware>[2]
+    const request = {} as APIRequest
+    const response = await middleware(request, () => assert.fail('asked'), context)
+    // biome-ignore lint/suspicious/noExplicitAny: blocks of any kind
+    return { status: response.status, ...((await response.json()) as any) }
+  }
+  return { ask, told }
+}
+
+/** Goes through a lane as a step does: each answer is pushed, other lines are as recorded. */
+async function follow(
+  ask: ReturnType<typeof start>['ask'],
+  name: string,
+  lines: LaneLine[],
+  messages: MessageParam[] = [],
+) {
+  let replaced: number[] | undefined
+  for (const line of lines) {
+    if (line.event === 'compacted') replaced = line.replaced
+    else if (line.role === 'assistant') {
+      const { content } = await ask(name, messages)
+      const given = JSON.parse(JSON.stringify(content).replaceAll('/w/', '<workdir>/'))
+      assert.deepEqual(given, line.content)
+      messages.push({ role: 'assistant', content } as MessageParam)
+    } else if (line.role === 'user') {
+      const message = { role: 'user', content: line.content } as MessageParam
+      if (replaced) messages.splice(0, Infinity, ...compact(messages, replaced, message))
+      else messages.push(message)
+      replaced = undefined
+    } else await ask(name, messages)
+  }
+  return messages
+}
+
+const BEFORE = [user('Find it.'), looks('a'), sees('a'), looks('b'), sees('b')]
+const ONCE = [...BEFORE, compacted(2, 3), user('Summary 1.'), looks('c'), sees('c')]
+const TWICE = [...ONCE, compacted(2, 3, 4), user('Summary 2.'), says('Found.')]
+const SUMMARY = [...BEFORE, user('Sum it up.'), says('Summary 1.')]
+
+describe('a lane that was compacted', () => {
+  test('once, and again', async () => {
+    for (const lines of [[...ONCE, says('Found.')], TWICE]) {
+      const { ask, told } = start({ parent: lines })
+      await follow(ask, 'parent', lines)
+      assert.deepEqual(told, [])
+    }
+  })
+
+  test('whatever its calls are named, in the run and in the recording', async () => {
+    const { ask, told } = start({ parent: TWICE })
+    const messages = await follow(ask, 'parent', TWICE.slice(0, 7))
+    const renamed = JSON.parse(JSON.stringify(messages).replaceAll('"b"', '"mine"'))
+    const { content } = await ask('parent', renamed)
+    assert.equal(content[0].id, 'c')
+    assert.deepEqual(told, [])
+  })
+
+  test('beside the lane that sums it up, which begins with the same objects', async () => {
+    const recorded = { parent: [], 'sub-1': TWICE, 'sub-1.summary-1': SUMMARY }
+    const { ask, told } = start(recorded)
+    // The run's names need not be those of the recording.
+    const messages = await follow(ask, 'sub-4', BEFORE)
+    const copy = [...messages]
+    await follow(ask, 'sub-4.summary-1', SUMMARY.slice(5), copy)
+    await follow(ask, 'sub-4', TWICE.slice(5), messages)
+    assert.deepEqual(told, [])
+  })
+
+  test('an error that led to it is not retried', async () => {
+    const error = { type: 'invalid_request_error', message: 'prompt is too long' }
+    const failed = { event: 'api_error', status: 400, error }
+    const lines = [...BEFORE, failed, ...ONCE.slice(5), says('Found.')]
+    const { ask } = start({ parent: lines })
+    await follow(ask, 'parent', lines)
+  })
+
+  test('its summary is no prompt, and must be the recorded one', async () => {
+    assert.deepEqual(promptsOf(laneOf('parent', TWICE)), ['Find it.'])
+    const { ask } = start({ parent: TWICE })
+    const other = ONCE.map((line) =>
+      'content' in line && line.content === 'Summary 1.' ? user('No.') : line,
+    )
+    await assert.rejects(follow(ask, 'parent', other), {
+      message:
+        /^parent left .* message 4: .*\nRecorded in logs\/x:\n {2}parent: Find it\./,
+    })
+  })
+
+  test('elsewhere than in the recording: both places are named', async () => {
+    const { ask } = start({ parent: TWICE })
+    const messages = await follow(ask, 'parent', BEFORE)
+    await assert.rejects(ask('parent', messages), {
+      message:
+        /^parent left the recording at its message 5: parent\.log answers 4 other messages next\n/,
+    })
+  })
+
+  test('a result that differs is told by its place in the history', async () => {
+    const { ask, told } = start({ parent: TWICE })
+    await follow(ask, 'parent', TWICE.with(4, sees('b', 'It is gone.')))
+    assert.deepEqual(told, [
+      'from parent 4 on the model answers the recording, not your edit',
+    ])
+  })
+})
+
+describe('a recorded lane', () => {
+  const failed = { event: 'api_error', status: 529, error: { type: 'overloaded_error' } }
+
+  test('is for one lane of the run, also while it is asked again', async () => {
+    const lines = [user('Go.'), failed, says('1.')]
+    const { ask } = start({ 'sub-1': lines, 'sub-2': [user('Go.'), says('2.')] })
+    const [one, two] = [[lines[0] as MessageParam], [user('Go.') as MessageParam]]
+    assert.equal((await ask('sub-1', one)).status, 529)
+    assert.equal((await ask('sub-2', two)).content[0].text, '2.')
+    assert.equal((await ask('sub-1', one)).content[0].text, '1.')
+  })
+
+  test('is found by the first message, for an array without a lane or a copy', async () => {
+    const lines = [user('Go.'), says('1.'), user('On.'), says('2.')]
+    for (const names of [
+      [undefined, undefined],
+      ['parent', undefined],
+    ]) {
+      const { ask } = start({ parent: lines, 'sub-1': lines })
+      const messages = [lines[0] as MessageParam]
+      assert.equal((await ask(names[0], messages)).content[0].text, '1.')
+      const more = [...messages, ...history(lines.slice(1, 3))]
+      assert.equal((await ask(names[1], more)).content[0].text, '2.')
+    }
+  })
+
+  test('is found again by its name, though the array is another', async () => {
+    const lines = [user('Go.'), says('1.'), user('On.'), says('2.')]
+    const { ask } = start({ 'sub-1': lines, 'sub-2': lines })
+    await follow(ask, 'sub-1', lines.slice(0, 2))
+    const again = history(lines.slice(0, 3))
+    assert.equal((await ask('sub-1', again)).content[0].text, '2.')
+  })
+
+  test('holds the working directory, whatever its name', async () => {
+    for (const workdir of ['/a$$b', '/a$&b', "/a$'b", '/a$1']) {
+      const { ask } = start({ parent: [user('Go.'), looks('a')] }, workdir)
+      const { content } = await ask('parent', [user('Go.') as MessageParam])
+      assert.equal(content[0].input.path, `${workdir}/a`)
+    }
+  })
+
+  test('an empty reply is one again, with what had been in it', async () => {
+    const content = [{ type: 'thinking' as const, thinking: 'Hm.', signature: 'x' }]
+    for (const fields of [{ content: undefined }, { content }]) {
+      const event: LaneLine = {
+        event: 'empty_reply',
+        stop_reason: 'max_tokens',
+        ...fields,
+      }
+      const { ask } = start({ parent: [user('Go.'), event] })
+      const reply = await ask('parent', [user('Go.') as MessageParam])
+      assert.deepEqual(reply.content, fields.content ?? [])
+      assert.equal(reply.stop_reason, 'max_tokens')
+    }
+  })
+})

@@ -9,327 +9,220 @@ import {
   byPrompt,
   envFile,
   laneOf,
-  logFolder,
   resultsIn,
   runLive,
   serve,
 } from './live.ts'
-import {
-  calls,
-  type Json,
-  makeRoot,
-  raw,
-  reply,
-  runStep,
-  startStep,
-  text,
-} from './server.ts'
+import { calls, type Json, makeRoot, raw, reply, startStep, text } from './server.ts'
 
-const bash = (command: string, fields: Json = {}) => ({
-  name: 'bash',
-  input: { command },
-  ...fields,
-})
+const bash = (command: string, fields: Json = {}) => {
+  return { name: 'bash', input: { command }, ...fields }
+}
+const use = (command: string) => ({ type: 'tool_use', ...bash(command) })
+const said = (words: string) => ({ type: 'text', text: words })
+const THINKING = [
+  { type: 'thinking', thinking: 'Hm: "é" \\ \u2028', signature: 'EqQB+/==' },
+  { type: 'redacted_thinking', data: 'EmwKAhgB' },
+  { type: 'text', text: 'I look.', citations: null },
+]
+const [HM] = THINKING
+const SEARCH = { type: 'server_tool_use', id: 's', name: 'web_search', input: {} }
+const IN_JSON = 'Like this:\n\n{"name": "bash", "arguments": {"command": "ls"}}'
+const IN_TAGS = '<tool_call>{"name": "bash", "arguments": {}}</tool_call>'
+const plain = { 'content-type': 'text/plain' }
+const so = text('So.')
 
-describe('replies', { concurrency: 4 }, () => {
-  const THINKING = [
-    { type: 'thinking', thinking: 'Hm: "é" \\ \u2028', signature: 'EqQB+/==' },
-    { type: 'redacted_thinking', data: 'EmwKAhgB' },
-    { type: 'text', text: 'I look.', citations: null },
-  ]
-  const SEARCH = {
-    type: 'server_tool_use',
-    id: 'srvtoolu_1',
-    name: 'web_search',
-    input: {},
+/** A prompt and the replies to it. */
+// biome-ignore format: a table
+const SCRIPTS = {
+  string: [raw(200, { role: 'assistant', content: 'Just text.' })],
+  'text/plain': [raw(200, { role: 'assistant', content: [said('Plain.')] }, plain)],
+  'a call in JSON': [text(IN_JSON)],
+  'a call in tags': [text(IN_TAGS)],
+  'end_turn beside a call': [calls(bash('echo run'), { stop_reason: 'end_turn' }), so],
+  'tool_use without a call': [text('No call.', { stop_reason: 'tool_use' })],
+  'blank beside a call': [reply([said(''), use('echo on')]), so],
+  thinking: [reply([...THINKING, use('echo on')]), so],
+  'half a pair': [reply([said('a\ud83d'), use('printf %s "b\ud83d"')]), text('\ude00')],
+  'json input': [calls({ name: 'bash', input: '{"command": "echo json"}' }), so],
+  'no object': [calls(...['echo', [1], null].map((input) => ({ name: 'bash', input }))), so],
+  'same ids': [calls(bash('echo a', { id: 'same' }), bash('echo b', { id: 'same' })), calls(bash('echo c', { id: 'same' })), so],
+  'no ids': [calls(bash('echo a', { id: '' }), bash('echo b', { id: null })), so],
+  'no tool': [calls({ name: 'fly', input: { to: 'Mars' } }), so],
+  'cut call': [calls(bash('echo x > cut.txt'), { name: 'write_file', input: { path: 'cut.txt' } }, { stop_reason: 'max_tokens' }), so],
+  last: [text('Goodbye.')],
+}
+/** Prompts whose replies end early or are empty: what is told, and the event if any. */
+// biome-ignore format: a table
+const EARLY: [prompt: string, answer: ReturnType<typeof raw>, told: string, event?: Json][] = [
+  ['cut text', text('Half a sen', { stop_reason: 'max_tokens' }), 'The answer ended early: max_tokens.'],
+  ['cut to nothing', reply([HM], { stop_reason: 'max_tokens' }), 'The answer ended early: max_tokens.', { stop_reason: 'max_tokens', content: [HM] }],
+  ['refusal', text('I cannot.', { stop_reason: 'refusal' }), 'The answer ended early: refusal.'],
+  ['refusal in silence', reply([], { stop_reason: 'content_filter' }), 'The answer ended early: refusal.', { stop_reason: 'refusal' }],
+  ['pause', reply([SEARCH], { stop_reason: 'pause_turn' }), 'The answer ended early: pause_turn.', { stop_reason: 'pause_turn', content: [SEARCH] }],
+  ['null', raw(200, { role: 'assistant', content: null }), "The model's last reply was empty.", { stop_reason: 'end_turn' }],
+  ['empty', reply([], { stop_reason: 'tool_use' }), "The model's last reply was empty.", { stop_reason: 'end_turn' }],
+  ['blank', reply([said(' \n')]), "The model's last reply was empty.", { stop_reason: 'end_turn' }],
+  ['thinking only', reply([HM]), "The model's last reply was empty.", { stop_reason: 'end_turn', content: [HM] }],
+]
+
+test('replies that bend the protocol are tidied, or handed to the step', async (t) => {
+  const early = Object.fromEntries(EARLY.map(([prompt, answer]) => [prompt, [answer]]))
+  const scripts = { ...early, ...SCRIPTS }
+  const stdin = `${Object.keys(scripts).join('\n')}\n`
+  const run = await runLive(t, byPrompt(scripts), { stdin })
+  const lane = laneOf(run)
+  const asked = (prompt: string) => about(run.requests, prompt)
+  /** What was logged between this prompt and the next. */
+  const logged = (prompt: string) => {
+    const start = lane.lines.findIndex(({ content }) => content === prompt) + 1
+    const isPrompt = ({ content }: Json) => typeof content === 'string'
+    return lane.lines.slice(
+      start,
+      lane.lines.findIndex((l, i) => i >= start && isPrompt(l)),
+    )
   }
-  const FOUND = { type: 'web_search_tool_result', tool_use_id: 'srvtoolu_1', content: [] }
+  const outputs = (prompt: string, n = 1) =>
+    resultsIn(asked(prompt)[n]).map(({ content, is_error }) => [content.trim(), is_error])
 
-  test('those that bend the protocol are tidied, or named', async (t) => {
-    const scripts = {
-      null: [raw(200, { role: 'assistant', content: null, stop_reason: 'end_turn' })],
-      string: [raw(200, { role: 'assistant', content: 'Just text.' })],
-      'end_turn beside a call': [
-        calls(bash('echo run'), { stop_reason: 'end_turn' }),
-        text('So.'),
-      ],
-      'tool_use without a call': [text('No call.', { stop_reason: 'tool_use' })],
-      refusal: [reply([], { stop_reason: 'refusal' })],
-      pause: [
-        reply([SEARCH], { stop_reason: 'pause_turn' }),
-        reply([FOUND, { type: 'text', text: 'Found.' }]),
-      ],
-      'pause, then refused': [
-        reply([{ type: 'text', text: 'Half of it.' }, SEARCH], {
-          stop_reason: 'pause_turn',
-        }),
-        reply([], { stop_reason: 'refusal' }),
-      ],
-      thinking: [
-        reply([...THINKING, { type: 'tool_use', ...bash('echo on') }]),
-        text('So.'),
-      ],
-      'json input': [
-        calls({ name: 'bash', input: '{"command": "echo json"}' }),
-        text('So.'),
-      ],
-      'no object': [
-        calls(
-          { name: 'bash', input: 'echo' },
-          { name: 'bash', input: [1] },
-          { name: 'bash', input: null },
-        ),
-        text('So.'),
-      ],
-      'same ids': [
-        calls(bash('echo a', { id: 'same' }), bash('echo b', { id: 'same' })),
-        calls(bash('echo c', { id: 'same' })),
-        text('So.'),
-      ],
-      'no ids': [
-        calls(bash('echo a', { id: '' }), bash('echo b', { id: null })),
-        text('So.'),
-      ],
-      'no tool': [calls({ name: 'fly', input: { to: 'Mars' } }), text('So.')],
-      'cut call': [
-        calls(
-          bash('echo x > cut.txt'),
-          { name: 'write_file', input: { path: 'cut.txt' } },
-          { stop_reason: 'max_tokens' },
-        ),
-        text('So.'),
-      ],
-      'cut text': [text('Half a sen', { stop_reason: 'max_tokens' })],
-      'cut to nothing': [reply([], { stop_reason: 'max_tokens' })],
-      'written call': [
-        text('<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'),
-      ],
-      empty: [reply([])],
-      blank: [reply([{ type: 'text', text: ' \n' }])],
-      'blank beside a call': [
-        reply([
-          { type: 'text', text: '' },
-          { type: 'tool_use', ...bash('echo on') },
-        ]),
-        text('So.'),
-      ],
-      'text/plain': [
-        raw(
-          200,
-          { role: 'assistant', content: [{ type: 'text', text: 'Plain.' }] },
-          { 'content-type': 'text/plain' },
-        ),
-      ],
-      last: [text('Goodbye.')],
-    }
-    const stdin = `${Object.keys(scripts).join('\n')}\n`
-    const run = await runLive(t, byPrompt(scripts), { stdin })
-    const lane = laneOf(run)
-    const asked = (prompt: string) => about(run.requests, prompt)
-    /** What was logged between this prompt and the next. */
-    const logged = (prompt: string) => {
-      const start = lane.lines.findIndex(({ content }) => content === prompt)
-      const next = lane.lines.findIndex(
-        ({ role, content }, i) =>
-          i > start && role === 'user' && typeof content === 'string',
-      )
-      return lane.lines.slice(start + 1, next < 0 ? undefined : next)
-    }
-    const outputs = (request: Json) =>
-      resultsIn(request).map(({ content, is_error }) => [content.trim(), is_error])
-
-    const at = ` (test-model at ${run.server.url})`
-    const named: Record<string, string> = {
-      null: `the reply was empty (stop_reason end_turn)${at}`,
-      refusal: `the model refused to answer (stop_reason refusal)${at}`,
-      'pause, then refused': `the model refused to answer (stop_reason refusal): Half of it.${at}`,
-      'cut text': 'The answer ended early: max_tokens.',
-      'cut to nothing': `the reply was cut by max_tokens before any text${at}`,
-      'written call': `the model wrote its call of bash as text: <tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>${at}`,
-      empty: `the reply was empty (stop_reason end_turn)${at}`,
-      blank: `the reply was empty (stop_reason end_turn)${at}`,
-    }
-    await t.test('what cannot be tidied is one line each, and no message', () => {
-      assert.deepEqual(run.stderr.trim().split('\n'), Object.values(named))
-      assert.equal(run.code, 1)
-      for (const prompt of Object.keys(named).filter((name) => name !== 'cut text')) {
-        const [line, ...more] = logged(prompt)
-        assert.equal(line.event, 'bad_reply', prompt)
-        assert.equal(line.message + at, named[prompt])
-        assert.equal(more.length, 0)
-      }
-      const contents = (prompt: string) => logged(prompt).map(({ content }) => content)
-      assert.deepEqual(contents('empty'), [undefined])
-      assert.match(contents('written call')[0][0].text, /^<tool_call>/)
-      const paused = [{ type: 'text', text: 'Half of it.' }, SEARCH]
-      assert.deepEqual(contents('pause, then refused'), [paused])
-    })
-
-    await t.test('content that is a string is an answer', () => {
-      assert.match(run.stdout, /\nJust text\.\n/)
-      const [line] = logged('string')
-      assert.deepEqual(line.content, [{ type: 'text', text: 'Just text.' }])
-      assert.match(run.stdout, /\nPlain\.\n/)
-    })
-
-    await t.test('the blocks decide, and stop_reason is made to agree', () => {
-      assert.deepEqual(outputs(asked('end_turn beside a call')[1]), [['run', undefined]])
-      assert.equal(logged('end_turn beside a call')[0].stop_reason, 'tool_use')
-      assert.equal(asked('tool_use without a call').length, 1)
-      assert.equal(logged('tool_use without a call')[0].stop_reason, 'end_turn')
-      assert.deepEqual(outputs(asked('blank beside a call')[1]), [['on', undefined]])
-    })
-
-    await t.test('a paused turn goes on, and is one reply to the step', () => {
-      assert.deepEqual(asked('pause')[1].messages.at(-1), {
-        role: 'assistant',
-        content: [SEARCH],
-      })
-      const [line, ...more] = logged('pause')
-      assert.deepEqual(line.content, [SEARCH, FOUND, { type: 'text', text: 'Found.' }])
-      assert.equal(line.stop_reason, 'end_turn')
+  await t.test('what ends early or is empty is one line each, and no message', () => {
+    const told = EARLY.map(([, , line]) => line)
+    assert.deepEqual(run.stderr.trim().split('\n'), told)
+    assert.equal(run.code, 1)
+    for (const [prompt, , , event] of EARLY) {
+      const [{ level, usage, ...line }, ...more] = logged(prompt)
+      if (event) assert.deepEqual(line, { event: 'empty_reply', ...event })
+      else assert.equal(line.role, 'assistant')
+      assert.equal(level, event ? 'warn' : 'info')
+      assert.equal(typeof usage.output_tokens, 'number')
       assert.equal(more.length, 0)
-    })
-
-    await t.test('thinking goes back as it came, byte for byte', () => {
-      const { content } = asked('thinking')[1].messages.at(-2)
-      assert.equal(JSON.stringify(content.slice(0, 3)), JSON.stringify(THINKING))
-      assert.deepEqual(logged('thinking')[0].content.slice(0, 3), THINKING)
-    })
-
-    await t.test('an input is an object, or an error that says so', () => {
-      assert.deepEqual(outputs(asked('json input')[1]), [['json', undefined]])
-      const refused = outputs(asked('no object')[1])
-      assert.equal(refused.length, 3)
-      for (const [said, is_error] of refused) {
-        assert.match(said, /bash\.command is missing: it is required, a string/)
-        assert.equal(is_error, true)
-      }
-    })
-
-    await t.test('ids are there and unique in the conversation', () => {
-      const [, second, third] = asked('same ids')
-      assert.deepEqual(outputs(second), [
-        ['a', undefined],
-        ['b', undefined],
-      ])
-      assert.deepEqual(outputs(third), [['c', undefined]])
-      assert.deepEqual(outputs(asked('no ids')[1]), [
-        ['a', undefined],
-        ['b', undefined],
-      ])
-      const { messages }: Json = run.requests.at(-1) as Json
-      const ids = messages.flatMap(({ role, content }: Json) =>
-        role === 'assistant'
-          ? content.flatMap(({ type, id }: Json) => (type === 'tool_use' ? [id] : []))
-          : [],
-      )
-      assert.equal(ids.length, 15)
-      assert.equal(new Set(ids).size, ids.length)
-    })
-
-    await t.test('a tool that is not there: an error that names those there are', () => {
-      assert.deepEqual(outputs(asked('no tool')[1]), [
-        ['No tool fly, only bash, read_file, write_file, edit_file.', true],
-      ])
-    })
-
-    await t.test('a reply cut by max_tokens runs none of its calls', () => {
-      const results = outputs(asked('cut call')[1])
-      assert.equal(results.length, 2)
-      for (const [said, is_error] of results) {
-        assert.match(said, /^Not run: your reply was cut/)
-        assert.equal(is_error, true)
-      }
-      assert(!existsSync(join(run.root, '.workspace', '02-tool-use', 'cut.txt')))
-      assert.equal(logged('cut call')[0].stop_reason, 'max_tokens')
-      assert.match(run.stdout, /\nHalf a sen\n/)
-      assert.equal(logged('cut text')[0].content[0].text, 'Half a sen')
-    })
-
-    await t.test('the run can be replayed', () => assertReplays('02-tool-use', run))
+    }
+    assert.match(run.stdout, /\nHalf a sen\n/)
+    assert.match(run.stdout, /\nI cannot\.\n/)
   })
+
+  await t.test('a text is an answer, whatever it quotes', () => {
+    for (const words of ['Just text.', 'Plain.', IN_JSON, IN_TAGS]) {
+      assert(run.stdout.includes(`\n${words}\n`), words)
+    }
+    assert.deepEqual(logged('string')[0].content, [said('Just text.')])
+    assert.equal(asked('a call in JSON').length, 1)
+  })
+
+  await t.test('the blocks decide, and stop_reason is made to agree', () => {
+    assert.deepEqual(outputs('end_turn beside a call'), [['run', undefined]])
+    assert.equal(logged('end_turn beside a call')[0].stop_reason, 'tool_use')
+    assert.equal(asked('tool_use without a call').length, 1)
+    assert.equal(logged('tool_use without a call')[0].stop_reason, 'end_turn')
+    assert.deepEqual(outputs('blank beside a call'), [['on', undefined]])
+  })
+
+  await t.test('thinking goes back as it came, byte for byte', () => {
+    const { content } = asked('thinking')[1].messages.at(-2)
+    assert.equal(JSON.stringify(content.slice(0, 3)), JSON.stringify(THINKING))
+    assert.deepEqual(logged('thinking')[0].content.slice(0, 3), THINKING)
+  })
+
+  await t.test('half a character is sent nowhere: not back, not to a tool', () => {
+    assert.deepEqual(asked('half a pair')[1].messages.at(-2).content[0], said('a\ufffd'))
+    assert.deepEqual(outputs('half a pair'), [['b\ufffd', undefined]])
+    assert(JSON.stringify(lane.lines).isWellFormed())
+    assert.doesNotMatch(JSON.stringify(lane.lines), /\\ud[89a-f]/)
+    assert.match(run.stdout, /\n\ufffd\n/)
+  })
+
+  await t.test('an input is an object, or an error that says so', () => {
+    assert.deepEqual(outputs('json input'), [['json', undefined]])
+    const missing = ['bash.command is missing: it is required, a string', true]
+    assert.deepEqual(outputs('no object'), [missing, missing, missing])
+  })
+
+  await t.test('ids are there and unique in the conversation', () => {
+    const [a, b, c] = ['a', 'b', 'c'].map((output) => [output, undefined])
+    assert.deepEqual(outputs('same ids'), [a, b])
+    assert.deepEqual(outputs('same ids', 2), [c])
+    assert.deepEqual(outputs('no ids'), [a, b])
+    const { messages } = run.requests.at(-1) as Json
+    const ids = messages.flatMap(({ content }: Json) =>
+      Array.isArray(content) ? content.flatMap(({ id }) => id ?? []) : [],
+    )
+    assert.equal(ids.length, 16)
+    assert.equal(new Set(ids).size, ids.length)
+  })
+
+  await t.test('a tool that is not there: an error that names those there are', () => {
+    const there = 'No tool fly, only bash, read_file, write_file, edit_file.'
+    assert.deepEqual(outputs('no tool'), [[there, true]])
+  })
+
+  await t.test('a reply cut by max_tokens runs none of its calls', () => {
+    for (const [words, is_error] of outputs('cut call')) {
+      assert.match(words, /^Not run: your reply was cut/)
+      assert.equal(is_error, true)
+    }
+    assert.equal(outputs('cut call').length, 2)
+    assert(!existsSync(join(run.root, '.workspace', '02-tool-use', 'cut.txt')))
+    assert.equal(logged('cut call')[0].stop_reason, 'max_tokens')
+  })
+
+  await t.test('the run can be replayed', () => assertReplays('02-tool-use', run))
 })
 
 describe('prompts', { concurrency: 4 }, () => {
-  test('words behind the command are the prompt, and nothing else is read', async (t) => {
-    const args = ['Say', 'it', 'twice.']
-    const run = await runLive(t, [text('It. It.')], { args, stdin: 'Something else.\n' })
-    assert.deepEqual(run.requests[0].messages, [
-      { role: 'user', content: 'Say it twice.' },
-    ])
-    assert.equal(run.requests.length, 1)
-    assert.equal(run.code, 0)
-  })
-
-  test('no words and no lines: the step has a prompt of its own', async (t) => {
-    const run = await runLive(t, [text('There it is.')])
-    assert.match(run.requests[0].messages[0].content, /^Create hello\.mjs: /)
-    assert.equal(run.code, 0)
-  })
-
-  test('piped lines are one conversation, until q; the pipe may stay open', async (t) => {
-    const server = await serve(t, [text('One.'), text('Two.'), text('Three.')])
-    const dotenv = envFile(server.url)
-    const step = startStep({
-      step: '02-tool-use',
-      dotenv,
-      root: makeRoot(t),
-      stdin: null,
+  // biome-ignore format: a table
+  const WAYS: [name: string, args: string[], stdin: string, sent: (string | RegExp)[]][] = [
+    ['words behind the command, and nothing else is read', ['Say', 'it.'], 'No.\n', ['Say it.']],
+    ['no words and no lines: the step has a prompt of its own', [], '', [/^Create hello\.mjs: /]],
+    ['lines, until q', [], 'one\n\n  \ntwo\nq\nnever\n', ['one', 'two']],
+    ['exit leaves, and lines without words do nothing', [], '\n \nexit\nnever\n', []],
+  ]
+  for (const [name, args, stdin, sent] of WAYS) {
+    test(name, async (t) => {
+      const run = await runLive(t, () => text('Yes.'), { args, stdin })
+      assert.equal(run.requests.length, sent.length)
+      for (const [i, prompt] of sent.entries()) {
+        const { role, content } = run.requests[i].messages.at(-1)
+        assert.equal(role, 'user')
+        if (prompt instanceof RegExp) assert.match(content, prompt)
+        else assert.equal(content, prompt)
+      }
+      assert.deepEqual([run.code, run.stderr], [0, ''])
     })
-    step.child.stdin.write('\ufefffirst\r\n\r\n  \r\nsecond ü\r\nthird\r\nq\r\nnever\r\n')
+  }
+
+  const pipe = async (t: Parameters<typeof serve>[0], input: string | Buffer) => {
+    const server = await serve(t, () => text('Yes.'))
+    const dotenv = envFile(server.url)
+    const root = makeRoot(t)
+    const step = startStep({ step: '02-tool-use', dotenv, root, stdin: null })
+    step.child.stdin.write(input)
+    return { server, step }
+  }
+
+  test('a BOM, CRLF and a pipe that stays open; it is one conversation', async (t) => {
+    const { server, step } = await pipe(t, '\ufefffirst\r\nsecond ü\r\nq\r\nnever\r\n')
     const run = await step.result
-    assert.deepEqual(server.refused, [])
-    assert.deepEqual(
-      server.requests.at(-1)?.body.messages,
-      ['first', 'One.', 'second ü', 'Two.', 'third'].map((said, i) =>
-        i % 2
-          ? { role: 'assistant', content: [{ type: 'text', text: said }] }
-          : { role: 'user', content: said },
-      ),
-    )
-    assert.equal(server.requests.length, 3)
-    assert.equal(run.stderr, '')
-    assert.equal(run.code, 0)
+    const contents = server.requests.at(-1)?.body.messages.map((m: Json) => m.content)
+    assert.deepEqual(contents, ['first', [said('Yes.')], 'second ü'])
+    assert.deepEqual([run.code, run.stderr, server.refused.length], [0, '', 0])
     assert.match(
       run.stdout,
-      /\nparent: 6 messages, .*\nlog: logs\/live\/02-tool-use-\S+\n$/,
+      /\nparent: 4 messages, .*\nlog: logs\/live\/02-tool-use-\S+\n$/,
     )
-  })
-
-  test('exit leaves, and lines without words do nothing', async (t) => {
-    const run = await runLive(t, [], { stdin: '\n \nexit\nnever\n' })
-    assert.equal(run.requests.length, 0)
-    assert.equal(run.code, 0)
-    assert.equal(run.stderr, '')
   })
 
   test('a line that is not UTF-8 is refused in one line', async (t) => {
-    const server = await serve(t, [text('One.')])
-    const dotenv = envFile(server.url)
-    const step = startStep({
-      step: '02-tool-use',
-      dotenv,
-      root: makeRoot(t),
-      stdin: null,
-    })
-    step.child.stdin.end(Buffer.from('first\ncaf\xe9\n', 'latin1'))
+    const { server, step } = await pipe(t, Buffer.from('first\ncaf\xe9\n', 'latin1'))
+    step.child.stdin.end()
     const run = await step.result
     assert.match(run.stderr, /^Standard input is not UTF-8 text: .*\n$/)
     assert.equal(run.code, 1)
     assert.equal(server.requests.length, 1)
-    assert.match(run.stdout, /\nOne\.\n[\s\S]*\nlog: \S+\n$/)
     assert.equal(laneOf(run).messages.length, 2)
   })
 
   test('offline, a pipe that stays open and silent does not hold the run', async (t) => {
     const step = startStep({ step: '01-agent-loop', root: makeRoot(t), stdin: null })
-    const run = await step.result
-    assert.equal(run.code, 0)
-    assert.equal(logFolder(run), 'logs/01-agent-loop')
-    assert.equal(
-      (await runStep({ step: '01-agent-loop', root: run.root, stdin: 'q\n' })).code,
-      0,
-    )
+    assert.equal((await step.result).code, 0)
   })
 })

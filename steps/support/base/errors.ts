@@ -127,7 +127,3 @@ export function waitIn(headers?: Headers): number {
   const ms = given || Date.parse(after) - Date.now()
   return Math.max(0, Math.round(ms / 1000)) || 0
 }
-
-export function isTooLong(error: unknown): boolean {
-  return /prompt is too long/.test(String((error as Error)?.message))
-}

@@ -14,10 +14,10 @@ import {
   show,
 } from '../base/errors.ts'
 import {
+  isAnswer,
   type LaneFile,
   type LaneLine,
   mapStrings,
-  REQUEST_EVENTS,
   renumberIds,
   walk,
 } from '../base/lane-file.ts'
@@ -68,17 +68,15 @@ export function replay(options: ReplayOptions): Middleware {
     const key = laneOf(body) ?? first
     const own = taken.get(key)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
-    // What comes before may be messages that were answered in another lane.
-    const placeIn = ({ answers }: Track) => answers.findIndex((at) => fits(at, messages))
-    const track = (own ? [own] : free).find((track) => placeIn(track) >= 0)
-    if (!track) {
+    const track = (own ? [own] : free).find(({ answers }) => fits(answers[0], messages))
+    const answer = track?.answers.shift()
+    if (!track || !answer) {
       const what = whatIsLost(tracks, messages, own)
       lost ??= what
       throw new RunError(`${what}\n${whatIsThere(options)}`)
     }
     // What is answered now would be told as if nothing had happened.
     if (lost) throw new RunError(`${track.lane.name} is not answered, for ${lost}`)
-    const answer = track.answers.splice(0, placeIn(track) + 1).at(-1) as Answer
     taken.set(key, track)
     if (!taken.has(first)) taken.set(first, track) // a copy of the array may be sent
     if (!track.noted) {
@@ -104,16 +102,13 @@ function startTrack(lane: LaneFile): Track {
   const { lines } = lane
   const answers = [...walk(lines)]
     // The SDK tried again by itself where one answer follows another.
-    .map((at, i) => ({ ...at, retried: isAnswer(lines[i + 1]) }))
+    .map((at, i) => ({ ...at, retried: isAnswer(lines[i + 1] ?? {}) }))
     .filter(({ line }) => isAnswer(line))
   return { lane, answers, noted: false }
 }
 
-const isAnswer = (line?: LaneLine) =>
-  line?.role === 'assistant' || REQUEST_EVENTS.includes(line?.event ?? '')
-
-function fits(answer: Answer, messages: MessageParam[]): boolean {
-  if (answer.length !== messages.length) return false
+function fits(answer: Answer | undefined, messages: MessageParam[]): boolean {
+  if (answer?.length !== messages.length) return false
   const recorded = historyOf(answer)
   return messages.every((message, i) => {
     const { role, content } = recorded[i]

@@ -1,33 +1,32 @@
 /** Each step as a reader runs it without a key: a process, the real SDK, real tools. */
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readFolder, requestSizes } from '../steps/support/base/lane-file.ts'
-import { editStep, makeRoot, runStep } from './server.ts'
+import { toolUses } from '../steps/support/base/messages.ts'
+import { editStep, makeRoot, runStep, startStep } from './server.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX system' }
+const full = { skip: process.platform !== 'linux' && 'needs /dev/full' }
 const root = makeRoot()
-const recorded = readdirSync(join(root, 'logs', 'recorded'))
+const recorded = fs.readdirSync(join(root, 'logs', 'recorded'))
 const lanes = (folder: string) => readFolder(join(root, 'logs', 'recorded', folder))
-const files = (folder: string) =>
-  Object.fromEntries(
-    readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')]),
+const files = (folder: string) => {
+  const names = fs.readdirSync(folder)
+  return Object.fromEntries(
+    names.map((name) => [name, fs.readFileSync(join(folder, name), 'utf8')]),
   )
+}
+/** Changes the lines of a recorded file, in a root of one's own. */
+const editLines = (path: string, edit: (lines: string[]) => string[]) =>
+  fs.writeFileSync(path, edit(fs.readFileSync(path, 'utf8').split('\n')).join('\n'))
 
 describe('a step equals its recording', { concurrency: 2 }, () => {
   for (const name of recorded) {
     test(name, async () => {
-      const step = name.split('.')[0]
+      const [step] = name.split('.')
       const folder = join('logs', 'recorded', name)
       const args = step === name ? [] : ['--replay', folder]
       // Part 1 by the reader's own command; for the rest what tsx makes of them will do.
@@ -46,29 +45,21 @@ describe('a step equals its recording', { concurrency: 2 }, () => {
 })
 
 describe('the story in the recordings', () => {
-  const results = (name: string, lane: number) =>
+  const blocks = (name: string, lane = 0) =>
     lanes(name)[lane].messages.flatMap(({ content }) =>
-      typeof content === 'string'
-        ? []
-        : content.flatMap((block) =>
-            block.type === 'tool_result' ? [block.content] : [],
-          ),
+      typeof content === 'string' ? [] : content,
     )
   const FAILED = /^ok - Hello, Ada!\nFAILED - Hello, undefined!\n\(exit code 1\)$/
   const PASSED = 'ok - Hello, Ada!\nok - Hello, world!'
 
-  for (const [name, lane] of [
-    ['01-agent-loop', 0],
-    ['02-tool-use', 0],
-    ['03-todo-write', 0],
-    ['04-subagent', 1],
-  ] as const) {
-    test(`${name}: fails its own check, is mended, passes`, () => {
-      const said = results(name, lane).map((text) => String(text).trim())
+  for (const name of ['01-agent-loop', '02-tool-use', '03-todo-write', '04-subagent']) {
+    test(`${name}: fails its own check, is fixed, passes`, () => {
+      const said = blocks(name, name === '04-subagent' ? 1 : 0).map((block) =>
+        block.type === 'tool_result' ? String(block.content).trim() : '',
+      )
       const failed = said.findIndex((text) => FAILED.test(text))
-      const passed = said.indexOf(PASSED)
       assert(failed >= 0, 'the first run fails')
-      assert(passed > failed, 'a later one passes')
+      assert(said.indexOf(PASSED) > failed, 'a later one passes')
       assert.equal(said.filter((text) => text.startsWith('ok')).length, 2)
     })
   }
@@ -85,19 +76,14 @@ describe('the story in the recordings', () => {
     const [before] = lanes('02-tool-use')
     const [parent, child] = lanes('04-subagent')
     assert.deepEqual(child.messages.slice(1), before.messages.slice(1))
-    const used = parent.messages.flatMap(({ content }) =>
-      typeof content === 'string'
-        ? []
-        : content.flatMap((block) => (block.type === 'tool_use' ? [block.name] : [])),
+    const content = blocks('04-subagent') as Parameters<typeof toolUses>[0]['content']
+    const called = toolUses({ content } as Parameters<typeof toolUses>[0])
+    assert.deepEqual(
+      called.map((call) => call.name),
+      ['task', 'read_file'],
     )
-    assert.deepEqual(used, ['task', 'read_file'])
     const text = JSON.stringify(parent.messages)
     assert.doesNotMatch(text, /write_file|edit_file|node hello|FAILED -/)
-  })
-
-  test('04: the parent has half the messages of 02, and sends less than half', () => {
-    const [before] = lanes('02-tool-use')
-    const [parent] = lanes('04-subagent')
     const sum = (sizes: number[]) => sizes.reduce((a, b) => a + b)
     assert(parent.messages.length <= before.messages.length / 2)
     assert(sum(requestSizes(parent)) <= sum(requestSizes(before)) / 2)
@@ -113,77 +99,55 @@ describe('the story in the recordings', () => {
   })
 
   test('every recording says in its first line that it is written by hand', () => {
-    for (const name of recorded) {
-      for (const { header } of lanes(name)) assert.match(header.note, /written by hand/)
+    for (const { header } of recorded.flatMap(lanes)) {
+      assert.match(header.note, /written by hand/)
     }
   })
 })
 
 describe('what a reader changes', { concurrency: 2 }, () => {
-  test('a cap of 2: the child stops, and the parent is told where the recording ends', async () => {
-    const root = makeRoot()
-    editStep(root, '04-subagent', 'const MAX_TURNS = 30', 'const MAX_TURNS = 2')
-    const run = await runStep({ step: '04-subagent', root })
-    assert.match(
-      run.stdout,
-      /from parent 3 on the model answers the recording, not your edit/,
-    )
-    const [parent, child] = readFolder(join(root, 'logs', '04-subagent'))
-    assert.equal(child.header.max_turns, 2)
-    assert.equal(requestSizes(child).length, 2)
-    assert.match(
-      JSON.stringify(parent.messages[2]),
-      /stopped after 2 turns.*"is_error":true/,
-    )
-  })
+  const RESULTS =
+    "push(messages, { role: 'user', content: await runTools(reply, options) })"
+  const NO_RESULTS =
+    "await runTools(reply, options)\n    push(messages, { role: 'user', content: 'done' })"
+  const HALF = "push(messages, { role: 'user', content: 'a\\ud83d' })"
+  // biome-ignore format: a table
+  const EDITS: [name: string, step: string, from: string, to: string, code: number, told: RegExp][] = [
+    ['a cap of 2', '04-subagent', 'const MAX_TURNS = 30', 'const MAX_TURNS = 2', 0, /from parent 3 on the model answers the recording, not your edit/],
+    ['a system prompt', '02-tool-use', 'Act with your tools', 'Use your tools', 0, /from parent 1 on the model answers the recording/],
+    ['a tool description', '04-subagent', 'Give a piece of work', 'Hand a piece of work', 0, /from parent 1 on(?!.*from sub-1)/s],
+    ['a call without its result', '02-tool-use', RESULTS, NO_RESULTS, 1, /^400 invalid_request_error: .*`tool_use` ids were found without .* in the next message\.$/m],
+    ['half a character', '02-tool-use', RESULTS, HALF, 1, /^400 invalid_request_error: The request body is not valid JSON: no low surrogate in string: line 1 column \d+/m],
+    ['a turn that was not recorded', '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })", 1, /this prompt was not recorded/],
+  ]
+  for (const [name, step, from, to, code, told] of EDITS) {
+    test(name, async () => {
+      const root = makeRoot()
+      editStep(root, step, from, to)
+      const run = await runStep({ step, root })
+      assert.match(run.stderr + run.stdout, told)
+      assert.equal(run.code, code)
+      assert.doesNotMatch(run.stderr, /\n\s+at /)
+      const [parent, child] = readFolder(join(root, 'logs', step))
+      if (name === 'a tool description') {
+        assert.match(parent.header.tools[4].description, /^Hand a piece/)
+      }
+      if (name !== 'a cap of 2') return
+      assert.equal(child.header.max_turns, 2)
+      assert.equal(requestSizes(child).length, 2)
+      const report = JSON.stringify(parent.messages[2])
+      assert.match(report, /stopped after 2 turns.*"is_error":true/)
+    })
+  }
 
-  test('a system prompt: the note comes before the first answer', async () => {
-    const root = makeRoot()
-    editStep(root, '02-tool-use', 'Act with your tools', 'Use your tools')
-    const run = await runStep({ step: '02-tool-use', root })
-    assert.match(run.stdout, /from parent 1 on the model answers the recording/)
-    assert.equal(run.code, 0)
-  })
-
-  test('a tool description shows in line 1', async () => {
-    const root = makeRoot()
-    editStep(root, '04-subagent', 'Give a piece of work', 'Hand a piece of work')
-    const run = await runStep({ step: '04-subagent', root })
-    assert.match(run.stdout, /from parent 1 on/)
-    assert.doesNotMatch(run.stdout, /from sub-1/)
-    const [parent] = readFolder(join(root, 'logs', '04-subagent'))
-    assert.match(parent.header.tools[4].description, /^Hand a piece/)
-  })
-
-  test('a broken protocol is refused as the API refuses it', async () => {
-    const root = makeRoot()
-    editStep(
-      root,
-      '02-tool-use',
-      "push(messages, { role: 'user', content: await runTools(reply, options) })",
-      "await runTools(reply, options)\n    push(messages, { role: 'user', content: 'done' })",
-    )
-    const run = await runStep({ step: '02-tool-use', root })
-    assert.equal(run.code, 1)
-    assert.match(run.stderr, /^400 invalid_request_error: .*`tool_use` ids were found/)
-    assert.doesNotMatch(run.stderr, /\n\s+at /)
-  })
-
-  test('another prompt: what was recorded, and how to go live', async () => {
-    const run = await runStep({ step: '04-subagent', args: ['Say', 'hello.'] })
-    assert.equal(run.code, 1)
-    assert.match(run.stderr, /this prompt was not recorded: Say hello\./)
-    assert.match(run.stderr, /parent: Create hello\.mjs/)
-    assert.match(run.stderr, /copy \.env\.example to \.env/)
-  })
-
-  test('each prompt is refused for what it is', async () => {
-    const root = makeRoot()
+  test('each prompt is refused for what it is, with what was recorded', async () => {
     const own = lanes('04-subagent')[0].messages[0].content as string
-    const stdin = `Say a.\nSay b.\n${own}\n`
-    const run = await runStep({ step: '04-subagent', stdin, root })
-    assert.equal(run.code, 1)
-    const said = run.stderr.match(/^.*this prompt was.*$/gm) ?? []
+    const { code, stderr } = await runStep({
+      step: '04-subagent',
+      stdin: `Say a.\nSay b.\n${own}\n`,
+    })
+    assert.equal(code, 1)
+    const said = stderr.match(/^.*this prompt was.*$/gm) ?? []
     assert.deepEqual(
       said.map((line) => line.slice(0, 60)),
       [
@@ -192,71 +156,58 @@ describe('what a reader changes', { concurrency: 2 }, () => {
         `this prompt was recorded, but not at this place: ${own}`.slice(0, 60),
       ],
     )
+    assert.match(stderr, /parent: Create hello\.mjs/)
+    assert.match(stderr, /copy \.env\.example to \.env/)
   })
 
   test('a recording that lacks a turn is named with lane and place', async () => {
     const root = makeRoot()
     const path = join(root, 'logs', 'recorded', '04-subagent', 'sub-1.log')
-    const lines = readFileSync(path, 'utf8').split('\n')
-    writeFileSync(path, lines.toSpliced(4, 1).join('\n'))
-    const run = await runStep({ step: '04-subagent', root })
-    assert.equal(run.code, 1)
-    const missing =
-      /sub-1 left the recording at its message 3: in sub-1\.log no assistant message comes/
-    assert.match(run.stdout + run.stderr, missing)
-    assert.match(run.stderr, /parent is not answered, for sub-1 left the recording/)
+    editLines(path, (lines) => lines.toSpliced(4, 1))
+    const { code, stdout, stderr } = await runStep({ step: '04-subagent', root })
+    assert.equal(code, 1)
+    const missing = 'sub-1 left the recording at its message 3: sub-1.log answers 4 other'
+    assert((stdout + stderr).includes(missing), stdout + stderr)
+    assert.match(stderr, /parent is not answered, for sub-1 left the recording/)
   })
 
   test('ids that somebody has written by hand need not be ours', async () => {
     const root = makeRoot()
     const path = join(root, 'logs', 'recorded', '02-tool-use', 'parent.log')
-    const other = readFileSync(path, 'utf8').replaceAll(/"tool_(\d+)"/g, '"call-$1"')
-    writeFileSync(path, other)
-    const run = await runStep({ step: '02-tool-use', root })
-    assert.deepEqual([run.code, run.stderr], [0, ''])
-    assert.doesNotMatch(run.stdout, /not your edit/)
-    const log = join(root, 'logs', '02-tool-use')
-    assert.deepEqual(files(log), files(join('logs', 'recorded', '02-tool-use')))
-  })
-
-  test('a turn that the recording does not have is not invented', async () => {
-    const root = makeRoot()
-    editStep(root, '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })")
-    const run = await runStep({ step: '02-tool-use', root })
-    assert.equal(run.code, 1)
-    assert.match(run.stderr, /this prompt was not recorded/)
+    const before = fs.readFileSync(path, 'utf8')
+    fs.writeFileSync(path, before.replaceAll(/"tool_(\d+)"/g, '"call-$1"'))
+    const { code, stdout, stderr } = await runStep({ step: '02-tool-use', root })
+    assert.deepEqual([code, stderr], [0, ''])
+    assert.doesNotMatch(stdout, /not your edit/)
+    assert.equal(files(join(root, 'logs', '02-tool-use'))['parent.log'], before)
   })
 })
 
 describe('the folders of a run', { concurrency: 2 }, () => {
   test('a clone may be in a folder of any name', async (t) => {
     const plain = makeRoot()
-    const root = `${plain} 中文 $& (x) 'y'`
-    renameSync(plain, root)
-    t.after(() => rmSync(root, { recursive: true, force: true }))
+    const root = `${plain} 中文 $& a$$b (x) 'y'`
+    fs.renameSync(plain, root)
+    t.after(() => fs.rmSync(root, { recursive: true, force: true }))
     for (const step of ['05-agent-profiles', '10-parallel']) {
       const { code, stderr } = await runStep({ step, root })
-      assert.equal(stderr, '')
-      assert.equal(code, 0)
-      const folder = join('recorded', step)
-      assert.deepEqual(files(join(root, 'logs', step)), files(join(root, 'logs', folder)))
+      assert.deepEqual([code, stderr], [0, ''])
+      const folder = join(root, 'logs', 'recorded', step)
+      assert.deepEqual(files(join(root, 'logs', step)), files(folder))
     }
   })
 
   test('WORKDIR is a folder, or can become one', posix, async () => {
     const root = makeRoot()
     const run = async (WORKDIR: string) => {
-      const { code, stderr } = await runStep({
-        step: '02-tool-use',
-        root,
-        env: { WORKDIR },
-      })
+      const env = { WORKDIR }
+      const { code, stderr } = await runStep({ step: '02-tool-use', root, env })
       return [code, stderr.trim()]
     }
     assert.deepEqual(await run('~/mine'), [0, '']) // HOME is the root here
-    assert(existsSync(join(root, 'mine', 'hello.mjs')))
+    assert(fs.existsSync(join(root, 'mine', 'hello.mjs')))
     assert.deepEqual(await run('  '), [0, ''])
-    assert(!existsSync(join(root, '  ')))
+    assert(!fs.existsSync(join(root, '  ')))
     const file = join(root, 'package.json')
     const said = `The working directory cannot be used: ENOTDIR: not a directory, scandir '${file}'`
     assert.deepEqual(await run(file), [1, said])
@@ -264,25 +215,22 @@ describe('the folders of a run', { concurrency: 2 }, () => {
 
   test('a second run of the same step is refused while the first is at work', async () => {
     const root = makeRoot()
-    const folder = join(root, '.workspace', 'offline')
-    mkdirSync(folder, { recursive: true })
-    const boot = process.platform === 'linux'
-    const stat = boot ? readFileSync(`/proc/${process.pid}/stat`, 'utf8') : ''
-    const started = stat.slice(stat.lastIndexOf(') ') + 2).split(' ')[19]
-    const start = boot
-      ? `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${started}`
-      : 'alive'
-    const lock = join(folder, '04-subagent.lock.1')
-    writeFileSync(lock, JSON.stringify({ pid: process.pid, start }))
-    const run = await runStep({ step: '04-subagent', root })
-    assert.equal(run.code, 1)
+    const path = join(root, 'steps', '04-subagent.ts')
+    const source = fs.readFileSync(path, 'utf8')
+    const waits = 'await new Promise((go) => setTimeout(go, 1e9))\n'
+    fs.writeFileSync(path, `${source.replace('await session.run', `${waits}$&`)}`)
+    const first = startStep({ step: '04-subagent', root })
+    await first.output('offline')
+    fs.writeFileSync(path, source)
+    const { code, stderr } = await runStep({ step: '04-subagent', root })
+    assert.equal(code, 1)
     assert.match(
-      run.stderr,
-      new RegExp(`04-subagent is in use by process ${process.pid}`),
+      stderr,
+      new RegExp(`04-subagent is in use by process ${first.child.pid}`),
     )
-    writeFileSync(lock, JSON.stringify({ pid: process.pid, start: 'long ago' }))
+    first.child.kill('SIGKILL')
+    await first.result
     assert.equal((await runStep({ step: '04-subagent', root })).code, 0)
-    assert(!existsSync(lock))
   })
 
   test('a folder is never replayed over itself', async () => {
@@ -306,12 +254,10 @@ describe('the folders of a run', { concurrency: 2 }, () => {
       return spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' })
     }
     const parent = join(folder, 'parent.log')
-    writeFileSync(parent, before['parent.log'].replaceAll('"tool_1"', '"mine"'))
+    fs.writeFileSync(parent, before['parent.log'].replaceAll('"tool_1"', '"mine"'))
     assert.equal(record().status, 0)
     assert.deepEqual(files(folder), before)
-
-    const lines = before['parent.log'].split('\n')
-    writeFileSync(parent, lines.toSpliced(2, 1).join('\n'))
+    editLines(parent, (lines) => lines.toSpliced(2, 1))
     const broken = files(folder)
     const { status, stderr } = record()
     assert.equal(status, 1)
@@ -322,15 +268,13 @@ describe('the folders of a run', { concurrency: 2 }, () => {
   test('a torn recording is refused before anything is written', async () => {
     const root = makeRoot()
     const path = join(root, 'logs', 'recorded', '02-tool-use', 'parent.log')
-    writeFileSync(path, readFileSync(path, 'utf8').slice(0, -20))
+    fs.truncateSync(path, fs.statSync(path).size - 20)
     const run = await runStep({ step: '02-tool-use', root })
     assert.equal(run.code, 1)
     assert.match(run.stderr, /parent\.log, line 13 is not JSON/)
-    assert(!existsSync(join(root, 'logs', '02-tool-use')))
+    assert(!fs.existsSync(join(root, 'logs', '02-tool-use')))
   })
 
-  const isLinux = process.platform === 'linux'
-  const full = { skip: !isLinux && 'needs /dev/full' }
   test('output that cannot be written is told once, and the log is whole', full, () => {
     const root = makeRoot()
     const command = `"${process.execPath}" --import tsx steps/02-tool-use.ts > /dev/full`
@@ -345,7 +289,7 @@ describe('the folders of a run', { concurrency: 2 }, () => {
 
   test('a log that cannot be written is reported, and the run does not claim one', async () => {
     const root = makeRoot()
-    writeFileSync(join(root, 'logs', '02-tool-use'), 'a file where the folder should be')
+    fs.writeFileSync(join(root, 'logs', '02-tool-use'), 'a file in place of the folder')
     const run = await runStep({ step: '02-tool-use', root })
     assert.equal(run.code, 1)
     assert.match(run.stdout, /; log: none\n/)

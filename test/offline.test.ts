@@ -5,7 +5,6 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readFolder, requestSizes } from '../steps/support/base/lane-file.ts'
-import { toolUses } from '../steps/support/base/messages.ts'
 import { editStep, makeRoot, runStep, startStep } from './server.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX system' }
@@ -76,12 +75,9 @@ describe('the story in the recordings', () => {
     const [before] = lanes('02-tool-use')
     const [parent, child] = lanes('04-subagent')
     assert.deepEqual(child.messages.slice(1), before.messages.slice(1))
-    const content = blocks('04-subagent') as Parameters<typeof toolUses>[0]['content']
-    const called = toolUses({ content } as Parameters<typeof toolUses>[0])
-    assert.deepEqual(
-      called.map((call) => call.name),
-      ['task', 'read_file'],
-    )
+    const calls = blocks('04-subagent').filter((block) => block.type === 'tool_use')
+    const names = calls.map((call) => 'name' in call && call.name)
+    assert.deepEqual(names, ['task', 'read_file'])
     const text = JSON.stringify(parent.messages)
     assert.doesNotMatch(text, /write_file|edit_file|node hello|FAILED -/)
     const sum = (sizes: number[]) => sizes.reduce((a, b) => a + b)
@@ -129,9 +125,6 @@ describe('what a reader changes', { concurrency: 2 }, () => {
       assert.equal(run.code, code)
       assert.doesNotMatch(run.stderr, /\n\s+at /)
       const [parent, child] = readFolder(join(root, 'logs', step))
-      if (name === 'a tool description') {
-        assert.match(parent.header.tools[4].description, /^Hand a piece/)
-      }
       if (name !== 'a cap of 2') return
       assert.equal(child.header.max_turns, 2)
       assert.equal(requestSizes(child).length, 2)

@@ -5,7 +5,7 @@ import type { MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
 import { ReplyError } from '../steps/support/base/errors.ts'
 import { requestError } from '../steps/support/base/protocol.ts'
 import { tidyReply } from '../steps/support/model/reply.ts'
-import { calls, type Json, startServer, text } from './server.ts'
+import { type Json, startServer, text } from './server.ts'
 
 const schema = { type: 'object', properties: { command: { type: 'string' } } }
 const bash = { name: 'bash', description: 'Runs a command.', input_schema: schema }
@@ -30,31 +30,25 @@ const round = (asked: unknown[], answered: unknown) => [
   user(answered),
 ]
 
+// biome-ignore-start format: a table
 const NO_RESULT = (at: number, ids: string) =>
-  `messages.${at}: \`tool_use\` ids were found without \`tool_result\` blocks ` +
-  `immediately after: ${ids}. Each \`tool_use\` block must have a corresponding ` +
-  '`tool_result` block in the next message.'
+  `messages.${at}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${ids}. Each \`tool_use\` block must have a corresponding \`tool_result\` block in the next message.`
 const NO_USE = (at: string, id: string) =>
-  `${at}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. Each ` +
-  '`tool_result` block must have a corresponding `tool_use` block ' +
-  'in the previous message.'
+  `${at}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`
 const TWO_RESULTS = (at: string, id: string) =>
-  `${at}: each tool_use must have a single result. ` +
-  `Found multiple \`tool_result\` blocks with id: ${id}`
+  `${at}: each tool_use must have a single result. Found multiple \`tool_result\` blocks with id: ${id}`
+const EMPTY_MESSAGE = (at: number) =>
+  `messages.${at}: all messages must have non-empty content except for the optional final assistant message`
+const HALF = (what: string, at: number) =>
+  `The request body is not valid JSON: ${what} surrogate in string: line 1 column ${at + 1} (char ${at})`
 const BLANK = 'messages: text content blocks must contain non-whitespace text'
 const EMPTY = 'messages: text content blocks must be non-empty'
-const EMPTY_MESSAGE = (at: number) =>
-  `messages.${at}: all messages must have non-empty content except for the optional ` +
-  'final assistant message'
 const PREFILL =
-  'This model does not support assistant message prefill. ' +
-  'The conversation must end with a user message.'
+  'This model does not support assistant message prefill. The conversation must end with a user message.'
 const TOOLS_MISSING =
   'Requests which include `tool_use` or `tool_result` blocks must define tools.'
-const HALF = (what: string, at: number) =>
-  `The request body is not valid JSON: ${what} surrogate in string: ` +
-  `line 1 column ${at + 1} (char ${at})`
 const NAME = "String should match pattern '^[a-zA-Z0-9_-]{1,128}$'"
+// biome-ignore-end format: a table
 
 const tools = (...list: unknown[]) => request(hello, { tools: list })
 const [a, b] = [use('a'), use('b')]
@@ -64,12 +58,10 @@ const [a, b] = [use('a'), use('b')]
 const REQUESTS: [name: string, body: unknown, error: string | RegExp | undefined][] = [
   ['a plain request', request(hello), undefined],
   ['no object', 'Hello.', 'body: Input should be an object'],
-  ['no model', request(hello, { model: undefined }), 'model: Field required'],
   ['a model that is a number', request(hello, { model: 7 }), 'model: Input should be a valid string'],
   ['no max_tokens', request(hello, { max_tokens: undefined }), 'max_tokens: Field required'],
   ['max_tokens as text', request(hello, { max_tokens: '100' }), 'max_tokens: Input should be a valid integer'],
   ['no messages', { model: 'm', max_tokens: 1 }, 'messages: Field required'],
-  ['messages as text', { model: 'm', max_tokens: 1, messages: 'Hello.' }, 'messages: Input should be a valid array'],
   ['an empty messages array', request([]), 'messages: at least one message is required'],
 
   ['null as a message', request([null]), 'messages.0: Input should be an object'],
@@ -89,8 +81,6 @@ const REQUESTS: [name: string, body: unknown, error: string | RegExp | undefined
   ['no blocks from the assistant at the end', request([...hello, assistant([])]), undefined],
   ['white space as content', request([user(' \n')]), BLANK],
   ['an empty text block', request([user([said('Hello.'), said('')])]), EMPTY],
-  ['a text block of white space', request([user([said(' \n')])]), BLANK],
-  ['a text block with words', request([user([said(' Hello.\n')])]), undefined],
   ['a block that is text', request([user([7])]), 'messages.0.content.0: Input should be an object'],
   ['a block without type', request([user([{}])]), 'messages.0.content.0.type: Field required'],
   ['a block of another type', request([user([{ type: 'image', source: {} }])]), undefined],
@@ -109,37 +99,27 @@ const REQUESTS: [name: string, body: unknown, error: string | RegExp | undefined
   ['two results for one call', request(round([a], [result('a'), result('a')])), TWO_RESULTS('messages.2.content.1', 'a')],
   ['an id twice in one message', request(round([a, a], [result('a')])), 'messages.1.content.1: `tool_use` ids must be unique'],
   ['an id again later', request([...round([a], [result('a')]), assistant([a]), user([result('a')])]), 'messages.3.content.0: `tool_use` ids must be unique'],
-  ['another id later', request([...round([a], [result('a')]), assistant([b]), user([result('b')])]), undefined],
   ['an input that is text', request(round([use('a', { input: '{}' })], [result('a')])), 'messages.1.content.0.tool_use.input: Input should be an object'],
-  ['an input that is a list', request(round([use('a', { input: [] })], [result('a')])), 'messages.1.content.0.tool_use.input: Input should be an object'],
   ['no input', request(round([use('a', { input: undefined })], [result('a')])), 'messages.1.content.0.tool_use.input: Field required'],
   ['a call without id', request(round([use('a', { id: undefined })], [result('a')])), 'messages.1.content.0.tool_use.id: Field required'],
   ['a call without name', request(round([use('a', { name: undefined })], [result('a')])), 'messages.1.content.0.tool_use.name: Field required'],
   ['an empty input', request(round([use('a', { input: {} })], [result('a')])), undefined],
   ['an empty error', request(round([a], [result('a', { content: '', is_error: true })])), 'messages.2.content.0.tool_result: content cannot be empty if `is_error` is true'],
-  ['an error without content', request(round([a], [result('a', { content: undefined, is_error: true })])), 'messages.2.content.0.tool_result: content cannot be empty if `is_error` is true'],
   ['an error', request(round([a], [result('a', { content: 'no', is_error: true })])), undefined],
-  ['an empty result', request(round([a], [result('a', { content: '' })])), undefined],
   ['an empty text block in a result', request(round([a], [result('a', { content: [said('')] })])), EMPTY],
   ['blocks in a result', request(round([a], [result('a', { content: [said('ok')] })])), undefined],
   ['a call by the user', request([user([a])]), 'messages.0: `tool_use` blocks can only be in `assistant` messages'],
   ['a result by the assistant', request([...hello, assistant([a]), assistant([result('a')])]), 'messages.2: `tool_result` blocks can only be in `user` messages'],
 
   ['calls but no tools', request(round([a], [result('a')]), { tools: undefined }), TOOLS_MISSING],
-  ['calls but an empty list', request(round([a], [result('a')]), { tools: [] }), TOOLS_MISSING],
-  ['no calls and no tools', request(hello, { tools: undefined }), undefined],
   ['tools that are no list', request(hello, { tools: bash }), 'tools: Input should be a valid array'],
   ['a tool that is text', tools('bash'), 'tools.0: Input should be an object'],
   ['a tool name twice', tools(bash, task, bash), 'tools: Tool names must be unique.'],
-  ['two tools', tools(bash, task), undefined],
   ['a tool without name', tools({ ...bash, name: undefined }), 'tools.0.custom.name: Field required'],
   ['a name with a dot', tools(bash, { ...bash, name: 'a.b' }), `tools.1.custom.name: ${NAME}`],
-  ['an empty name', tools({ ...bash, name: '' }), `tools.0.custom.name: ${NAME}`],
   ['a name of 129', tools({ ...bash, name: 'x'.repeat(129) }), `tools.0.custom.name: ${NAME}`],
-  ['a name of 128', tools({ ...bash, name: 'x'.repeat(128) }), undefined],
   ['a tool without schema', tools({ name: 'bash' }), 'tools.0.custom.input_schema: Field required'],
   ['a schema without type', tools({ ...bash, input_schema: {} }), "tools.0.custom.input_schema.type: Input should be 'object'"],
-  ['a schema of a list', tools({ ...bash, input_schema: { type: 'array' } }), "tools.0.custom.input_schema.type: Input should be 'object'"],
   ['a function, which JSON leaves out', tools({ ...bash, run: () => 'ok' }), undefined],
   ['undefined, which JSON leaves out', tools({ ...bash, hint: undefined }), undefined],
   ["one of the API's own tools", tools({ type: 'bash_20250124', name: 'bash' }), undefined],
@@ -256,12 +236,10 @@ describe('tidyReply makes well formed', () => {
     ['stop', said('Done.'), 'end_turn'],
     ['stop', a, 'tool_use'],
     ['STOP', said('Done.'), 'end_turn'],
-    ['eos', said('Done.'), 'end_turn'],
     ['length', said('Half'), 'max_tokens'],
     ['length', a, 'max_tokens'],
     ['MAX_TOKENS', said('Half'), 'max_tokens'],
     ['tool_calls', a, 'tool_use'],
-    ['function_call', a, 'tool_use'],
     ['tool_calls', said('Done.'), 'end_turn'],
     ['content_filter', said('I cannot.'), 'refusal'],
     ['content_filter', a, 'refusal'],
@@ -364,56 +342,33 @@ describe('tidyReply names', () => {
 })
 
 /** What keeps other tests from passing in silence. */
-describe('the server', { timeout: 20_000 }, () => {
-  const headers = { 'x-api-key': 'key', 'anthropic-version': '2023-06-01' }
-
-  test('takes what the API takes, and nothing beyond its script', async (t) => {
-    const server = await startServer([text('Hi.'), calls({ name: 'bash' })], {
-      key: 'key',
-    })
-    t.after(server.close)
-    const good = JSON.stringify(request(hello))
-    const other = (more: Json) => ({ ...headers, ...more })
-    const bad = JSON.stringify(request(round([a], 'Go on.')))
-    // biome-ignore format: a table
-    const posts: [path: string, headers: Json, body: string, status: number, said: string][] = [
-      ['/v1/v1/messages', headers, good, 404, 'Not Found'],
-      ['/v1/messages/', headers, good, 404, 'Not Found'],
-      ['/v1/messages', { 'anthropic-version': '1' }, good, 401, 'x-api-key header is required'],
-      ['/v1/messages', other({ 'x-api-key': 'wrong' }), good, 401, 'invalid x-api-key'],
-      ['/v1/messages', { 'x-api-key': 'key' }, good, 400, 'anthropic-version: header is required'],
-      ['/v1/messages', headers, '{', 400, 'The request body is not valid JSON'],
-      ['/v1/messages', headers, bad, 400, NO_RESULT(2, 'a')],
-      ['/v1/messages', headers, good, 200, ''],
-      ['/v1/messages', headers, good, 200, ''],
-      ['/v1/messages', headers, good, 500, 'the script has no answer 3'],
-    ]
-    for (const [path, headers, body, status, said] of posts) {
-      const post = { method: 'POST', headers, body }
-      const response = await fetch(server.url + path, post)
-      assert.equal(response.status, status)
-      const { error } = (await response.json()) as Json
-      assert.equal(error?.message ?? '', said)
-    }
-    const refused = posts.filter(([, , , status]) => status !== 200)
-    assert.deepEqual(
-      server.refused.map(({ message }) => message),
-      refused.map(([, , , , said]) => said),
-    )
-  })
-
-  test('says that a script which is a function has thrown', async (t) => {
-    const server = await startServer(() => {
-      throw new Error('too many')
-    })
-    t.after(server.close)
-    const body = JSON.stringify(request(hello))
-    const response = await fetch(`${server.url}/v1/messages`, {
-      method: 'POST',
-      headers,
-      body,
-    })
-    assert.equal(response.status, 500)
-    assert.match(server.refused[0].message, /the script failed: .*too many/)
-  })
+test('the server takes what the API takes, and nothing beyond its script', async (t) => {
+  const fails = () => {
+    throw new Error('too many')
+  }
+  const server = await startServer([text('Hi.'), fails], { key: 'key' })
+  t.after(server.close)
+  const good = { 'x-api-key': 'key', 'anthropic-version': '1' }
+  const body = request(hello)
+  // biome-ignore format: a table
+  const posts: [path: string, headers: Json, body: unknown, status: number, said: RegExp][] = [
+    ['/v1/v1/messages', good, body, 404, /^Not Found$/],
+    ['/v1/messages/', good, body, 404, /^Not Found$/],
+    ['/v1/messages', { 'anthropic-version': '1' }, body, 401, /^x-api-key header is required$/],
+    ['/v1/messages', { ...good, 'x-api-key': 'wrong' }, body, 401, /^invalid x-api-key$/],
+    ['/v1/messages', { 'x-api-key': 'key' }, body, 400, /^anthropic-version: header is required$/],
+    ['/v1/messages', good, 'Hello.', 400, /is not valid JSON|Input should be an object/],
+    ['/v1/messages', good, request(round([a], 'Go on.')), 400, /^messages\.2: `tool_use` ids/],
+    ['/v1/messages', good, body, 200, /^$/],
+    ['/v1/messages', good, body, 500, /^the script failed: .*too many/],
+    ['/v1/messages', good, body, 500, /^the script has no answer 3$/],
+  ]
+  for (const [path, headers, body, status, said] of posts) {
+    const post = { method: 'POST', headers, body: JSON.stringify(body) }
+    const response = await fetch(server.url + path, post)
+    assert.equal(response.status, status)
+    const { error } = (await response.json()) as Json
+    assert.match(error?.message ?? '', said)
+  }
+  assert.equal(server.refused.length, posts.length - 1)
 })

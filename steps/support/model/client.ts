@@ -18,12 +18,10 @@ import {
 import type { Lane } from '../base/lane-file.ts'
 import { isObject, type Json } from '../base/protocol.ts'
 import { print } from '../terminal/screen.ts'
-import { isEmpty, parsed, tidyReply } from './reply.ts'
+import { parsed, tidyReply } from './reply.ts'
 
-/** How often the SDK tries again. */
-const MAX_RETRIES = 2
-/** For how many seconds it may wait before. */
-const MAX_WAIT = 60
+const MAX_RETRIES = 2 // of the SDK's own
+const MAX_WAIT = 60 // seconds that it may wait before
 
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
@@ -84,8 +82,8 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
         return retried(new Response(text, { status, headers }), request, error)
       }
       const reply = tidyReply(fromJson(text), body)
-      if (isEmpty(reply)) {
-        const { stop_reason, content, usage } = reply
+      const { stop_reason, content, usage } = reply
+      if (!content.some(({ type }) => type === 'text' || type === 'tool_use')) {
         const dropped = content.length > 0 && { content }
         const cost = isLive && { usage }
         lane?.event('warn', 'empty_reply', { stop_reason, ...dropped, ...cost })

@@ -183,13 +183,11 @@ async function respond(
   if (event === 'no_answer') await sleep(2 ** 30, undefined, { signal })
   return Response.json({
     id: 'msg_recorded',
-    type: 'message',
-    role: 'assistant',
     model,
     content: mapStrings(content, (text) => text.replaceAll('<workdir>', () => workdir)),
     stop_reason,
     stop_sequence: null,
-    usage: { input_tokens: 0, output_tokens: 0, ...usage },
+    usage,
   })
 }
 

@@ -9,9 +9,7 @@ type Request = Pick<MessageCreateParams, 'messages'>
 /** What other protocols call it, in small letters. */
 const STOP_REASONS = new Map([
   ['stop', 'end_turn'],
-  ['eos', 'end_turn'],
   ['tool_calls', 'tool_use'],
-  ['function_call', 'tool_use'],
   ['length', 'max_tokens'],
   ['content_filter', 'refusal'],
 ])
@@ -42,11 +40,6 @@ export function tidyReply(reply: unknown, { messages }: Request): Message {
   const usage = tidyUsage(reply.usage)
   const fixed = { type: 'message', role: 'assistant', content, stop_reason, usage }
   return { ...reply, ...fixed } as unknown as Message
-}
-
-/** Whether there is neither a text nor a call in it: nothing to show, nothing to do. */
-export function isEmpty({ content }: Message): boolean {
-  return !content.some(({ type }) => type === 'text' || type === 'tool_use')
 }
 
 /** A value in whose strings no half of a character is left: the API refuses it. */

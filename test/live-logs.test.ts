@@ -93,7 +93,7 @@ describe('logs', { concurrency: 4 }, () => {
     assert.equal(new Set(folders).size, 2, `${folders}`)
     for (const run of runs) {
       assert.equal(run.code, 0, run.stderr)
-      assert.match(run.stdout, /tokens 37 in, 18 out/)
+      assert.match(run.stdout, /tokens 127 in, 18 out/)
       const { lines, header } = laneOf(run)
       assert.equal(header.mode, 'live')
       assert.equal(lines[2].event, 'api_error')

@@ -14,15 +14,21 @@ import {
 } from '../base/errors.ts'
 import {
   isAnswer,
+  type Lane,
   type LaneFile,
   type LaneLine,
-  mapStrings,
   renumberIds,
   walk,
 } from '../base/lane-file.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
+
+/** An array without a lane: its text stays as it is. */
+const UNOPENED: Pick<Lane, 'clean' | 'restore'> = {
+  clean: (value) => value,
+  restore: (value) => value,
+}
 
 /** The conversation has left the recording: there is nothing that could answer it. */
 export class NotRecordedError extends RunError {}
@@ -31,9 +37,8 @@ export type ReplayOptions = {
   /** The recording's folder, as the reader knows it. */
   folder: string
   lanes: LaneFile[]
-  workdir: string
-  /** A value as a lane's file would hold it. */
-  clean: <T>(value: T) => T
+  /** The lane that a request belongs to, if its array was opened. */
+  laneOf: (body: MessageCreateParams) => Lane | undefined
   /** Tells the reader something, in one line. */
   tell: (line: string) => void
 }
@@ -61,13 +66,7 @@ type Answer = {
  *
  * @throws {NotRecordedError} from then on, once a conversation has left the recording
  */
-export function replay({
-  folder,
-  lanes,
-  workdir,
-  clean,
-  tell,
-}: ReplayOptions): Middleware {
+export function replay({ folder, lanes, laneOf, tell }: ReplayOptions): Middleware {
   const tracks = lanes.map(startTrack)
   const taken = new WeakMap<MessageParam[], Track>()
   let lost: string | undefined
@@ -77,6 +76,7 @@ export function replay({
     const refusal = requestError(body)
     if (refusal)
       return errorResponse(400, { type: 'invalid_request_error', message: refusal })
+    const { clean, restore } = laneOf(body) ?? UNOPENED
     const messages = normalize(body.messages, clean)
     const key = body.messages
     const own = taken.get(key)
@@ -106,7 +106,7 @@ export function replay({
       if (from) tell(`from ${from} on the model answers the recording, not your edit`)
     }
     const answer = track.answers[track.next++]
-    return respond(answer, String(track.lane.header.model), workdir, request.signal)
+    return respond(answer, String(track.lane.header.model), restore, request.signal)
   }
 }
 
@@ -218,7 +218,7 @@ const text = (content: MessageParam['content']) =>
 function respond(
   { line, retried }: Answer,
   model: string,
-  workdir: string,
+  restore: Lane['restore'],
   signal?: AbortSignal | null,
 ): Response | Promise<Response> {
   const { event, status, error, message, content, stop_reason, usage } = line
@@ -231,7 +231,7 @@ function respond(
     type: 'message',
     role: 'assistant',
     model,
-    content: mapStrings(content, (text) => text.replaceAll('<workdir>', workdir)),
+    content: restore(content),
     stop_reason,
     stop_sequence: null,
     usage: { input_tokens: 0, output_tokens: 0, ...usage },

@@ -3,3 +3,9 @@ import type { Tool } from './tool.ts'
 export function noteOnCalls(_text: string, _tools: Tool[]): string {
   return ''
 }
+export function writtenCall(
+  _text: string,
+  _tools: { name: string }[],
+): string | undefined {
+  return undefined
+}

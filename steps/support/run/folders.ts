@@ -57,7 +57,7 @@ export function openPlace(filename: string, settings: Settings): Place {
   }
   const isNew = !existsSync(workdir)
   try {
-    mkdirSync(workdir, { recursive: true })
+    if (isNew) mkdirSync(workdir, { recursive: true })
     const app = join(root, 'steps', 'support', 'login-app') // to work on from 05 on
     if (isNew && number >= '05') cpSync(app, workdir, { recursive: true })
     readdirSync(workdir)

@@ -134,11 +134,8 @@ export function* walk(lines: LaneLine[], file = 'A lane') {
     const { length } = before
     if (isMessage(line)) {
       const message = { role: line.role, content: line.content } as MessageParam
-      if (replaced) {
-        const end = Math.max(...replaced)
-        const kept = before.filter((_, n) => n < end && !replaced?.includes(n + 1))
-        history = [...kept, message, ...before.slice(end)]
-      } else history.push(message)
+      if (replaced) history = compact(before, replaced, message)
+      else history.push(message)
       replaced = undefined
     }
     if (line.event === 'compacted') {
@@ -150,6 +147,17 @@ export function* walk(lines: LaneLine[], file = 'A lane') {
     }
     yield { line, before, length, after: history }
   }
+}
+
+/** A history in which `message` stands for the messages with the numbers `replaced`. */
+export function compact(
+  history: MessageParam[],
+  replaced: number[],
+  message: MessageParam,
+): MessageParam[] {
+  const end = Math.max(...replaced)
+  const kept = history.filter((_, i) => i < end && !replaced.includes(i + 1))
+  return [...kept, message, ...history.slice(end)]
 }
 
 /**

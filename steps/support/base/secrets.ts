@@ -11,9 +11,9 @@ export const isSecretName = (name: string) => SECRET.test(name)
 
 let secrets = new Set<string>()
 
-/** From now on this value is replaced wherever it would be shown or stored. */
-export function hide(value: string): void {
-  const longestFirst = [...secrets, value].sort((a, b) => b.length - a.length)
+/** From now on these values are replaced wherever they would be shown or stored. */
+export function hide(values: string[]): void {
+  const longestFirst = [...secrets, ...values].sort((a, b) => b.length - a.length)
   secrets = new Set(longestFirst)
 }
 

@@ -157,9 +157,9 @@ function checkCredential({ name, value, source }: Credential, notes: string[]): 
 }
 
 function hideSecrets(variables: NodeJS.ProcessEnv): void {
-  for (const [name, value = ''] of Object.entries(variables)) {
-    if (isSecretName(name) && value.length >= SHORTEST_SECRET) hide(value)
-  }
+  const secret = Object.entries(variables).filter(([name]) => isSecretName(name))
+  const values = secret.map(([, value = '']) => value)
+  hide(values.filter(({ length }) => length >= SHORTEST_SECRET))
 }
 
 /** The part of a base URL that the SDK puts `/v1/messages` behind. */

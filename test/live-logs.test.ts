@@ -2,11 +2,30 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
+import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import {
+  readFolder,
+  readLane as readLaneFile,
+  requestSizes,
+  sizeOf,
+} from '../steps/support/base/lane-file.ts'
+import { Lanes } from '../steps/support/run/lanes.ts'
+import { describeTools } from '../steps/support/tools/bash.ts'
 import {
   assertReplays,
   byPrompt,
@@ -25,7 +44,6 @@ import {
   makeRoot,
   readLane,
   type Server,
-  stall,
   startStep,
   text,
 } from './server.ts'
@@ -34,6 +52,8 @@ const posix =
   process.platform === 'win32' && 'no signals or pipes of this kind on Windows'
 const bash = (command: string) => calls({ name: 'bash', input: { command } })
 const node = (script: string) => bash(`node -p "${script}"`)
+
+type Context = { after: (done: () => void) => void }
 
 function startLive(
   server: Server,
@@ -93,7 +113,7 @@ describe('logs', { concurrency: 4 }, () => {
     assert.equal(new Set(folders).size, 2, `${folders}`)
     for (const run of runs) {
       assert.equal(run.code, 0, run.stderr)
-      assert.match(run.stdout, /tokens 37 in, 18 out/)
+      assert.match(run.stdout, /tokens 127 in, 18 out/)
       const { lines, header } = laneOf(run)
       assert.equal(header.mode, 'live')
       assert.equal(lines[2].event, 'api_error')
@@ -184,8 +204,11 @@ describe('logs', { concurrency: 4 }, () => {
       DEPLOY_PAT: 'pat-secret-0123456789',
       SESSION_COOKIE: 'cookie-secret-0123456',
       ANTHROPIC_AUTH_TOKEN: 'sk-ant-exported-012345',
+      ANTHROPIC_API_KEY: 'sk-ant-of-the-shell-01',
     }
-    const all = [KEY, ...Object.values(secrets)]
+    const replaced = ['first-token-0123456', 'an-old-password']
+    const more = `X_TOKEN=${replaced[0]}\nX_TOKEN=short\n# DB_PASSWORD=${replaced[1]}\n`
+    const all = [KEY, ...Object.values(secrets), ...replaced]
     writeFileSync(join(workdir, 'leak.txt'), `${all.join('\n')}\n`)
     const answers = [
       node('JSON.stringify(process.env)'),
@@ -197,7 +220,7 @@ describe('logs', { concurrency: 4 }, () => {
       fail(401, 'authentication_error', `invalid x-api-key: ${KEY}`),
     ]
     const stdin = `My key is ${KEY}.\nAnd now?\n`
-    const run = await runLive(t, answers, { root, stdin, env: secrets })
+    const run = await runLive(t, answers, { root, stdin, env: secrets, more })
     assert.match(run.stdout, /\nThey are \[redacted\], \[redacted\]/)
 
     const path = join(root, logFolder(run), 'parent.log')
@@ -220,19 +243,6 @@ describe('logs', { concurrency: 4 }, () => {
 })
 
 describe('Ctrl+C', { concurrency: 4, skip: posix }, () => {
-  test('while the model is asked: exit code 130, and the log is whole', async (t) => {
-    const server = await serve(t, [bash('echo one'), stall()])
-    const step = startLive(server, makeRoot(t))
-    await until(() => server.requests.length === 2, 'the second request')
-    const before = Date.now()
-    step.child.kill('SIGINT')
-    const run = await step.result
-    assert.equal(run.code, 130)
-    assert(Date.now() - before < 10_000)
-    assert.equal(laneOf(run).messages.length, 3)
-    assert.equal(run.stderr, '')
-  })
-
   test('while a command runs: exit code 130, and its processes are gone', async (t) => {
     const wait =
       "setTimeout(() => {}, 60000), require('fs').writeFileSync('pid', '' + process.pid)"
@@ -254,5 +264,153 @@ describe('Ctrl+C', { concurrency: 4, skip: posix }, () => {
     await until(() => !pids.some(isAlive), 'the end of the command')
     assert.equal(laneOf(run).messages.length, 2)
     assert.deepEqual(readdirSync(join(run.root, logFolder(run))), ['parent.log'])
+  })
+})
+
+describe('a lane', () => {
+  /** The lanes of a run that works in a folder of this name, and where they are logged. */
+  function start(t: Context, name = 'own', files: Record<string, string> = {}) {
+    const base = realpathSync(mkdtempSync(join(tmpdir(), 'lanes-')))
+    t.after(() => rmSync(base, { recursive: true }))
+    const [workdir, logs] = [join(base, name), join(base, 'logs')]
+    for (const folder of [workdir, logs]) mkdirSync(folder)
+    for (const lane in files) writeFileSync(join(logs, `${lane}.log`), files[lane])
+    const place = { step: '11-x', number: '11', isNew: true, logs, workdir }
+    const lanes = () =>
+      new Lanes({ step: '11-x', mode: 'offline', model: 'scripted' }, place)
+    return { workdir, logs, lanes }
+  }
+  const settings = (workdir: string) => ({ system: `In ${workdir}.`, tools: [], workdir })
+  const lines = (...values: object[]) =>
+    values.map((value) => `${JSON.stringify(value)}\n`).join('')
+  const HEADER = { step: '11-x', lane: 'sub-1', tools: [], system: '' }
+  const user = (content: unknown) => ({ role: 'user' as const, content })
+  const call = (id: string) =>
+    ({
+      role: 'assistant',
+      content: [{ type: 'tool_use', id, name: 'bash', input: {} }],
+    }) as const
+  const result = (id: string) =>
+    user([{ type: 'tool_result', tool_use_id: id, content: 'done' }]) as MessageParam
+
+  for (const name of ['own', 'a$$b', '$&']) {
+    test(`only its own directory is <workdir>, and it reads back as said: ${name}`, (t) => {
+      const { workdir, logs, lanes } = start(t, name)
+      const tree = join(`${workdir}.worktrees`, 'sub-1')
+      mkdirSync(tree, { recursive: true })
+      const run = lanes()
+      const others = `${workdir}-2 <workdir> <\\workdir> 👩 \ud83d`
+      const [parent, child]: MessageParam[][] = [[], []]
+      run.open(parent, settings(workdir))
+      run.open(child, settings(tree))
+      for (const messages of [parent, child]) {
+        messages.push({ role: 'user', content: `${workdir}/a ${tree}/a ${others}` })
+        run.log(messages, messages[0])
+      }
+      const logged = `${workdir}-2 <\\workdir> <\\\\workdir> 👩 \ufffd`
+      const there = `../${name}.worktrees/sub-1`
+      const [first, second] = readFolder(logs).map(({ messages }) => messages[0].content)
+      assert.equal(first, `<workdir>/a ${there}/a ${logged}`)
+      assert.equal(second, `../${name}/a <workdir>/a ${logged}`)
+      const again = lanes()
+      const [{ content }] = again.read('parent', workdir).messages
+      assert.equal(content, `${workdir}/a ${there}/a ${others.toWellFormed()}`)
+      assert.equal(run.laneOf({ messages: child })?.restore('<workdir>/a'), `${tree}/a`)
+    })
+  }
+
+  test('any name sorts, and only children are resumed or counted on', (t) => {
+    const names = [
+      'parent',
+      'sub-1',
+      'sub-1.summary-1',
+      'sub-1.summary-10',
+      'sub-2',
+      'sub-10',
+    ]
+    const files = Object.fromEntries(
+      names.map((lane) => [lane, lines({ ...HEADER, lane })]),
+    )
+    const { logs, lanes } = start(t, 'own', files)
+    assert.deepEqual(
+      readFolder(logs).map(({ name }) => name),
+      names,
+    )
+    const run = lanes()
+    const next = ['sub', 'sub', 'sub-1.summary', 'sub-2.summary'].map((kind) =>
+      run.next(kind),
+    )
+    assert.deepEqual(next, ['sub-11', 'sub-12', 'sub-1.summary-11', 'sub-2.summary-1'])
+    const only =
+      /^Error: There is no sub-1\.summary-1 in this run, only sub-1, sub-2, sub-10\.$/
+    assert.throws(() => run.read('sub-1.summary-1'), only)
+  })
+
+  const COMPACTED = { event: 'compacted', replaced: [2, 3], by: 'sub-1.summary-1' }
+  const BEFORE = [HEADER, user('one'), call('tool_1'), result('tool_1'), call('tool_2')]
+  const AFTER = [user([{ type: 'text', text: 'summary' }]), result('tool_2')]
+
+  test('a compacted one goes on with the history it came to, and with its ids', (t) => {
+    const text = lines(...BEFORE, COMPACTED, ...AFTER)
+    const { workdir, logs, lanes } = start(t, 'own', { 'sub-1': text })
+    const [run, messages] = [lanes(), [] as MessageParam[]]
+    run.reopen(messages, run.read('sub-1', workdir))
+    assert.deepEqual(messages, [BEFORE[1], AFTER[0], BEFORE[4], AFTER[1]])
+    for (const message of [call('toolu_x'), result('toolu_x')])
+      run.log(messages, message as MessageParam)
+    const path = join(logs, 'sub-1.log')
+    const now = readFileSync(path, 'utf8')
+    assert(now.startsWith(text))
+    assert.deepEqual(now.match(/tool_\d/g)?.slice(-2), ['tool_3', 'tool_3'])
+  })
+
+  test('killed before its summary was logged, it has not been compacted', (t) => {
+    const whole = lines(...BEFORE)
+    for (const rest of ['', '{"level":"in', lines(AFTER[0]).slice(0, -20)]) {
+      const { logs, lanes } = start(t, 'own', {
+        'sub-1': whole + lines(COMPACTED) + rest,
+      })
+      assert.deepEqual(lanes().read('sub-1').messages, BEFORE.slice(1))
+      assert.equal(readFileSync(join(logs, 'sub-1.log'), 'utf8'), whole)
+    }
+  })
+
+  test('numbers that fit no history are refused by line', (t) => {
+    for (const replaced of [undefined, [], 'all', [0], [5], [1.5], ['1']]) {
+      const text = lines(...BEFORE, { ...COMPACTED, replaced }, ...AFTER)
+      const { lanes } = start(t, 'own', { 'sub-1': text })
+      const said = /^Error: sub-1\.log, line 6: `replaced` does not fit the history\.$/
+      assert.throws(() => lanes().read('sub-1'), said)
+    }
+  })
+
+  test('its sizes are those of the requests that the server received', async (t) => {
+    const read = { name: 'read_file', id: 'tool_1', input: { path: 'ä.txt' } }
+    const run = await runLive(t, [calls(read), text('Done.')], { stdin: 'Go on: 中.\n' })
+    const sizes = run.requests.map(({ system, tools, messages }) => {
+      const place = system.match(/ in (.*)\.\n/)[1]
+      return sizeOf([
+        system.replace(place, '<workdir>'),
+        describeTools(tools),
+        ...messages,
+      ])
+    })
+    const path = join(run.root, logFolder(run), 'parent.log')
+    assert.deepEqual(requestSizes(readLaneFile(path)), sizes)
+    assert.match(
+      run.stdout,
+      RegExp(`largest request ${sizes[1].toLocaleString('en-US')} bytes`),
+    )
+  })
+
+  test('a call written as text is told, not run, also in a replay', async (t) => {
+    const written = 'I list them. <function=bash>{"command": "touch made"}</function>'
+    const run = await runLive(t, [text(written)], { stdin: 'Go on.\n' })
+    assert.equal(run.code, 0)
+    assert.match(run.stdout, /^parent wrote a call of bash as text: it was not run\.$/m)
+    const { lines } = laneOf(run)
+    const event = { level: 'warn', event: 'call_as_text', tool: 'bash' }
+    assert.deepEqual(lines.slice(3), [event])
+    await assertReplays('02-tool-use', run)
   })
 })

@@ -1,6 +1,13 @@
 /** Going live: which mode a run is in, whose key it uses, and what a failure says. */
 import assert from 'node:assert/strict'
-import { copyFileSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import {
@@ -16,14 +23,14 @@ import {
   serve,
 } from './live.ts'
 import {
+  type Answer,
   calls,
-  editStep,
   fail,
   hangUp,
   makeRoot,
   raw,
+  readLane,
   runStep,
-  startServer,
   text,
 } from './server.ts'
 
@@ -104,23 +111,18 @@ describe('the mode', { concurrency: 4 }, () => {
     assert.equal(run.requests.length, 0)
   })
 
-  test('a token in .env drops the exported key', async (t) => {
+  test('a token in .env, with BOM and CRLF, drops the exported key', async (t) => {
     const server = await serve(t, [text('Hello.')], { auth: 'bearer', key: KEY })
-    const dotenv = `ANTHROPIC_AUTH_TOKEN=${KEY}\nANTHROPIC_BASE_URL=${server.url}\n`
+    const lines = [
+      `\ufeffANTHROPIC_AUTH_TOKEN=${KEY}`,
+      `ANTHROPIC_BASE_URL=${server.url}`,
+    ]
     const env = { ANTHROPIC_API_KEY: OTHER }
+    const dotenv = lines.join('\r\n')
     const run = await runStep({ ...HI, dotenv, env, root: makeRoot(t) })
     assert.equal(run.code, 0, run.stderr)
     assert.equal(server.requests[0].headers['x-api-key'], KEY)
     assert.doesNotMatch(run.stdout, /exported|shell/)
-  })
-
-  test('.env in UTF-8 with BOM and CRLF is read', async (t) => {
-    const server = await serve(t, [text('Hello.')])
-    const dotenv = `\ufeff${envFile(server.url).replaceAll('\n', '\r\n')}`
-    const run = await runStep({ ...HI, dotenv, root: makeRoot(t) })
-    assert.equal(run.stderr, '')
-    assert.equal(server.requests[0].headers['x-api-key'], KEY)
-    assert.equal(server.requests[0].body.model, MODEL)
   })
 
   test('.env in UTF-16, with and without BOM, is reported by name', async (t) => {
@@ -173,6 +175,94 @@ describe('the mode', { concurrency: 4 }, () => {
   })
 })
 
+describe("a reader's own step", { concurrency: 4 }, () => {
+  /** Writes steps/my-agent.ts, another step with changes. */
+  function copy(root: string, step: string, from: RegExp, to: string) {
+    const path = (name: string) => join(root, 'steps', `${name}.ts`)
+    const source = readFileSync(path(step), 'utf8')
+    assert.match(source, from)
+    writeFileSync(path('my-agent'), source.replace(from, to))
+  }
+  const run = (root: string, args: string[] = [], dotenv = '') =>
+    runStep({ step: 'my-agent', root, args, dotenv, tsx: true })
+
+  test('--help says what the command takes, whatever else is wrong', async (t) => {
+    const root = makeRoot(t)
+    copy(root, '01-agent-loop', /01 · /, '')
+    for (const args of [['--help'], ['-h', '--live', 'Hi.']]) {
+      const { code, stdout, stderr } = await run(root, args, 'ANTHROPIC_API_KEY="a b"')
+      assert.deepEqual([code, stderr], [0, ''])
+      assert.match(stdout, /^Usage: npx tsx .*\[PROMPT\]\n/)
+      assert.equal(
+        stdout.match(/^ .*--(live|offline|replay|continue|help) /gm)?.length,
+        5,
+      )
+    }
+    const { code, stderr } = await run(root, ['--helpme'])
+    assert.deepEqual([code, stderr], [1, "Unknown option '--helpme'. See --help.\n"])
+  })
+
+  const HEADER = /^\/\*\*[\s\S]*?\*\//
+  // biome-ignore format: a table
+  const HEADERS: [what: string, from: RegExp, to: string][] = [
+    ['the header as it is', /^/, ''],
+    ['a header of one line', HEADER, '// 04 · Mine'],
+    ['only what it builds on', HEADER, '/**\n * Mine\n *\n * Builds on  04\n */'],
+  ]
+  for (const [what, from, to] of HEADERS) {
+    test(`a copy under another name runs like its original: ${what}`, async (t) => {
+      const root = makeRoot(t)
+      copy(root, '04-subagent', from, to)
+      const { code, stdout, stderr } = await run(root)
+      assert.deepEqual([code, stderr], [0, ''])
+      assert.match(stdout, /^my-agent, .*04-subagent, no key; log: logs.my-agent\n/)
+      for (const lane of ['parent', 'sub-1']) {
+        const own = readLane(root, `logs/my-agent/${lane}.log`)
+        const recorded = readLane(root, `logs/recorded/04-subagent/${lane}.log`)
+        assert.deepEqual(own.header, { ...recorded.header, step: 'my-agent' })
+        assert.deepEqual(own.messages, recorded.messages)
+      }
+      const files = readdirSync(join(root, '.workspace/offline/my-agent'))
+      assert.deepEqual(files, ['hello.mjs'], 'no login app')
+      const { stderr: refused } = await run(root, ['--continue'], envFile('http://x'))
+      assert.match(refused, /^--continue comes with step 09/)
+    })
+  }
+
+  test('a copy of a later step has its files; no header is told', async (t) => {
+    const root = makeRoot(t)
+    copy(root, '05-agent-profiles', /^/, '')
+    assert.equal((await run(root)).code, 0)
+    assert(existsSync(join(root, '.workspace/offline/my-agent/test.mjs')))
+    copy(root, '04-subagent', HEADER, '')
+    const { code, stderr } = await run(root)
+    assert.equal(code, 1)
+    assert.match(stderr, /^my-agent\.ts does not say which step .*"04 · ".*\n$/)
+  })
+
+  const ANSWERS: [returned: string, named: string][] = [
+    ["{ stop: 'end_turn', text: 'Hi.' }", '{"stop":"end_turn","text":"Hi."}'],
+    ["{ stopReason: undefined, text: 'Hi.' }", '{"text":"Hi."}'],
+    ["{ stopReason: 'end_turn' }", '{"stopReason":"end_turn"}'],
+    ["'Hi.'", 'Hi.'],
+    ['undefined', 'undefined'],
+  ]
+  test('a loop that returns something else is told what is wanted', async (t) => {
+    const root = makeRoot(t)
+    for (const [returned, named] of ANSWERS) {
+      copy(
+        root,
+        '01-agent-loop',
+        /(?<=await session\.run\(PROMPT, )[\s\S]*/,
+        `() => (${returned}))\n`,
+      )
+      const { code, stderr } = await run(root)
+      const wanted = 'the loop to return { stopReason, text }, two strings'
+      assert.deepEqual([code, stderr], [1, `session.run wants ${wanted}, not ${named}\n`])
+    }
+  })
+})
+
 describe('credentials', { concurrency: 4 }, () => {
   for (const [end, auth] of [
     ['/', 'x-api-key'],
@@ -199,88 +289,55 @@ describe('failures', { concurrency: 4 }, () => {
   const AGAIN = { 'retry-after-ms': '1' }
   const HTML = '<!doctype html>\n<html><body>Bad gateway</body></html>'
   const page = { 'content-type': 'text/html', ...AGAIN }
+  const URL_RIGHT = 'is ANTHROPIC_BASE_URL right?'
+
+  // biome-ignore format: a table
+  const CASES: [prompt: string, answers: Answer[], said: string, advice?: string][] = [
+    ['a wrong key', [fail(401, 'authentication_error', `invalid x-api-key ${KEY}`)], '401 authentication_error: invalid x-api-key [redacted]', 'check ANTHROPIC_API_KEY in .env, or call it ANTHROPIC_AUTH_TOKEN'],
+    ['forbidden', [fail(403, 'permission_error', 'Not yours.')], '403 permission_error: Not yours.', 'check ANTHROPIC_API_KEY in .env'],
+    ['no model', [fail(404, 'not_found_error', 'model: x')], '404 not_found_error: model: x', 'check MODEL_ID and ANTHROPIC_BASE_URL'],
+    ['too large', [fail(413, 'request_too_large', 'Too large')], '413 request_too_large: Too large'],
+    ['overloaded', Array(3).fill(fail(529, 'overloaded_error', 'Overloaded', AGAIN)), '529 overloaded_error: Overloaded', 'try again later'],
+    ['a hang-up', Array(3).fill(hangUp('{"id":"msg_1","type":"mess')), 'no connection: UND_ERR_SOCKET other side closed', URL_RIGHT],
+    ['gateway', Array(3).fill(raw(502, HTML, page)), '502: HTML instead of JSON', 'try again later'],
+    ['html', [raw(200, HTML, page)], 'the endpoint answered HTML instead of JSON', URL_RIGHT],
+    ['object', [raw(200, {})], 'the reply was no message: {}'],
+    ['an error', [raw(200, { type: 'error', error: { message: 'Out of credit.' } })], 'the reply was an error: Out of credit.'],
+    ['nothing', [raw(200, '')], 'the endpoint answered nothing instead of JSON', URL_RIGHT],
+    ['stream', [raw(200, `event: message_start\n${KEY}`)], 'the endpoint answered text (event: message_start [redacted]) instead of JSON', URL_RIGHT],
+    ['another protocol', [raw(400, { error: 'model not found' })], '400: model not found'],
+    ['yet another', [raw(400, { code: 1211, msg: '模型不存在' })], '400: 模型不存在'],
+    ['many lines', [fail(400, 'invalid_request_error', 'One.\n    at two (3:4)\n')], '400 invalid_request_error: One. at two (3:4)'],
+    ['tomorrow', [fail(429, 'rate_limit_error', 'Used up', { 'retry-after': '3600' })], '429 rate_limit_error: Used up', 'try again in 3600 s'],
+    ['in ms', [fail(429, 'rate_limit_error', 'Used up', { 'retry-after-ms': '7200000' })], '429 rate_limit_error: Used up', 'try again in 7200 s'],
+    ['elsewhere', [raw(307, '', { location: 'https://example.com/v1' })], 'the endpoint redirects to https://example.com/v1: set ANTHROPIC_BASE_URL to where the API is'],
+  ]
 
   test('each is one line with endpoint and model, and the session goes on', async (t) => {
-    const overloaded = fail(529, 'overloaded_error', 'Overloaded', AGAIN)
-    const cases = {
-      'a wrong key': [fail(401, 'authentication_error', `invalid x-api-key ${KEY}`)],
-      forbidden: [fail(403, 'permission_error', 'Not yours.')],
-      'no model': [fail(404, 'not_found_error', `model: ${MODEL}`)],
-      'too large': [fail(413, 'request_too_large', 'Request exceeds the maximum size')],
-      overloaded: [overloaded, overloaded, overloaded],
-      'a hang-up': [1, 2, 3].map(() => hangUp('{"id":"msg_1","type":"mess')),
-      gateway: [1, 2, 3].map(() => raw(502, HTML, page)),
-      html: [raw(200, HTML, page)],
-      object: [raw(200, {})],
-      'an error': [raw(200, { type: 'error', error: { message: 'Out of credit.' } })],
-      nothing: [raw(200, '')],
-      stream: [raw(200, `event: message_start\n${'d'.repeat(160)} ${KEY}`)],
-      'another protocol': [raw(400, { error: 'model not found' })],
-      'yet another': [raw(400, { code: 1211, msg: '模型不存在' })],
-      'many lines': [fail(400, 'invalid_request_error', `One.\n    at two (3:4)\n`)],
-      'come tomorrow': [
-        fail(429, 'rate_limit_error', 'Daily quota used up', { 'retry-after': '3600' }),
-      ],
-      'in milliseconds': [
-        fail(429, 'rate_limit_error', 'Used up', { 'retry-after-ms': '7200000' }),
-      ],
-      elsewhere: [raw(307, '', { location: 'https://example.com/v1/messages' })],
-    }
     const answers = byPrompt({
       first: [calls({ name: 'bash', input: { command: 'echo one' } }), text('One.')],
-      ...cases,
+      ...Object.fromEntries(CASES.map(([prompt, all]) => [prompt, all])),
       limited: [fail(429, 'rate_limit_error', 'Slow down', AGAIN), text('Later.')],
       last: [text('Goodbye.')],
     })
-    const prompts = ['first', ...Object.keys(cases), 'limited', 'last']
+    const failing = CASES.map(([prompt]) => prompt)
+    const prompts = ['first', ...failing, 'limited', 'last']
     const run = await runLive(t, answers, { stdin: `${prompts.join('\n')}\n` })
-
-    const said = run.stderr.trim().split('\n')
     const at = ` (${MODEL} at ${run.server.url})`
-    assert.deepEqual(said, [
-      `401 authentication_error: invalid x-api-key [redacted]${at}; check ANTHROPIC_API_KEY in .env, or call it ANTHROPIC_AUTH_TOKEN`,
-      `403 permission_error: Not yours.${at}; check ANTHROPIC_API_KEY in .env`,
-      `404 not_found_error: model: ${MODEL}${at}; check MODEL_ID and ANTHROPIC_BASE_URL`,
-      `413 request_too_large: Request exceeds the maximum size${at}`,
-      `529 overloaded_error: Overloaded${at}; try again later`,
-      `no connection: UND_ERR_SOCKET other side closed${at}; is ANTHROPIC_BASE_URL right?`,
-      `502: HTML instead of JSON${at}; try again later`,
-      `the endpoint answered HTML instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
-      `the reply was no message: {}${at}`,
-      `the reply was an error: Out of credit.${at}`,
-      `the endpoint answered nothing instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
-      `the endpoint answered text (event: message_start ${'d'.repeat(160)} [redacted]) instead of JSON${at}; is ANTHROPIC_BASE_URL right?`,
-      `400: model not found${at}`,
-      `400: 模型不存在${at}`,
-      `400 invalid_request_error: One. at two (3:4)${at}`,
-      `429 rate_limit_error: Daily quota used up${at}; try again in 3600 s`,
-      `429 rate_limit_error: Used up${at}; try again in 7200 s`,
-      `the endpoint redirects to https://example.com/v1/messages: set ANTHROPIC_BASE_URL to where the API is${at}`,
-    ])
+    assert.deepEqual(
+      run.stderr.trim().split('\n'),
+      CASES.map(([, , said, advice]) => `${said}${at}${advice ? `; ${advice}` : ''}`),
+    )
     assert.equal(run.code, 1)
     assert.match(run.stdout, /\n429: Slow down; trying again\n\nLater\.\n/)
     assert.match(run.stdout, /\nGoodbye\.\n/)
-    assert.equal(about(run.requests, 'overloaded').length, 3, 'the SDK tries three times')
 
     const { messages, events } = laneOf(run)
     assert.equal(messages[2].content[0].content.trim(), 'one', 'what was done stays')
-    assert.deepEqual(
-      messages
-        .slice(4)
-        .map(({ role, content }) => content[0].text ?? `${role}: ${content}`),
-      [...Object.keys(cases), 'limited']
-        .map((prompt) => `user: ${prompt}`)
-        .concat('Later.', 'user: last', 'Goodbye.'),
-    )
-    const logged = events.map(({ event, status }) => [event, status].join(' ').trim())
-    assert.deepEqual(logged, [
-      ...['401', '403', '404', '413', '529', '529', '529'].map((n) => `api_error ${n}`),
-      ...['no_connection', 'no_connection', 'no_connection'],
-      ...['api_error 502', 'api_error 502', 'api_error 502'],
-      ...['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'],
-      ...['api_error 400', 'api_error 400', 'api_error 400', 'api_error 429'],
-      ...['api_error 429', 'bad_reply', 'api_error 429'],
-    ])
+    const said = messages.slice(4).map(({ content }) => content[0].text ?? content)
+    assert.deepEqual(said, [...failing, 'limited', 'Later.', 'last', 'Goodbye.'])
+    const requests = CASES.flatMap(([, answers]) => answers)
+    assert.equal(events.length, requests.length + 1, 'each that failed is logged')
     assert.deepEqual(events.at(-1)?.error, {
       type: 'rate_limit_error',
       message: 'Slow down',
@@ -288,67 +345,31 @@ describe('failures', { concurrency: 4 }, () => {
     await assertReplays('02-tool-use', run)
   })
 
-  test('no server: the run fails, and its log says why', async (t) => {
-    const server = await startServer([])
-    await server.close()
-    const dotenv = envFile(server.url.replace('127.0.0.1', 'localhost'))
-    const run = await runStep({ ...HI, dotenv, root: makeRoot(t) })
-    const line =
-      /^no connection: .*ECONNREFUSED.* \(test-model at http:.*BASE_URL right\?\n$/
-    assert.match(run.stderr, line)
-    assert.equal(run.code, 1)
-    const { messages, events } = laneOf(run)
-    assert.deepEqual(messages, [{ role: 'user', content: 'Hi.' }])
-    assert.deepEqual(
-      events.map(({ event }) => event),
-      ['no_connection', 'no_connection', 'no_connection'],
-    )
-    assert.match(events[0].message, /ECONNREFUSED/)
-  })
-
-  test('max_tokens that only streaming allows: a sentence, nothing sent', async (t) => {
-    const root = makeRoot(t)
-    editStep(root, '01-agent-loop', 'max_tokens: 8000', 'max_tokens: 100000')
-    const run = await runLive(t, [], { ...HI, root })
-    assert.match(
-      run.stderr,
-      /^max_tokens is too large for a request without streaming.*\n$/,
-    )
-    assert.equal(run.code, 1)
-    assert.equal(run.requests.length, 0)
-  })
-
   test('REQUEST_LIMIT ends a prompt, whoever asks, and the next one begins anew', async (t) => {
     const again = calls({ name: 'bash', input: { command: 'echo on' } })
     const task = calls({ name: 'task', input: { prompt: 'round and round' } })
-    const content = [
-      { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: {} },
-    ]
-    const paused = raw(200, { role: 'assistant', content, stop_reason: 'pause_turn' })
     const run = await runLive(
       t,
       byPrompt({
         alone: Array(9).fill(again),
         child: [task],
         'round and round': Array(9).fill(again),
-        paused: Array(9).fill(paused),
         last: [text('Goodbye.')],
       }),
       {
         step: '04-subagent',
         more: 'REQUEST_LIMIT=4',
-        stdin: 'alone\nchild\npaused\nlast\n',
+        stdin: 'alone\nchild\nlast\n',
       },
     )
     const line = 'stopped after 4 requests for one prompt (see REQUEST_LIMIT)\n'
-    assert.equal(run.stderr, line.repeat(3))
+    assert.equal(run.stderr, line.repeat(2))
     assert.equal(run.code, 1)
     assert.equal(about(run.requests, 'alone').length, 4)
     assert.equal(about(run.requests, 'child').length, 1)
     assert.equal(about(run.requests, 'round and round').length, 3)
-    assert.equal(about(run.requests, 'paused').length, 4)
     assert.match(run.stdout, /\nGoodbye\.\n/)
-    const told = laneOf(run).messages.at(-4)?.content[0]
+    const told = laneOf(run).messages.at(-3)?.content[0]
     assert.match(told.content, /stopped after 4 requests/)
     assert.equal(told.is_error, true)
   })

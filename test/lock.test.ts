@@ -9,7 +9,6 @@ import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { lock } from '../steps/support/run/lock.ts'
 
-const linux = { skip: process.platform !== 'linux' && 'needs /proc' }
 const folder = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'lock-test-')))
 const started = new Set<ChildProcess>()
 after(() => {
@@ -20,13 +19,17 @@ after(() => {
 process.setMaxListeners(0) // each lock here waits for the end of this process
 let names = 0
 const fresh = () => join(folder, `${++names}`)
-const locksOf = (path: string) => {
-  const name = basename(path)
-  return fs.readdirSync(folder).filter((file) => file.startsWith(`${name}.lock.`))
+const locksOf = (path: string) =>
+  fs.readdirSync(folder).filter((file) => file.startsWith(`${basename(path)}.lock`))
+/** The pid of a process that has ended. */
+const dead = async () => {
+  const child = spawn(process.execPath, ['-e', ''])
+  await once(child, 'exit')
+  return Number(child.pid)
 }
 
 /**
- * A process that takes each path of its standard input, a line `TIME PATH` each, when
+ * A process that takes each path of its standard input, a line `TIME|PATH` each, when
  * that time has come, and answers with `ok` or with what the refusal says.
  */
 const TAKER = join(folder, 'taker.mjs')
@@ -77,113 +80,67 @@ async function taker() {
   return { pid: child.pid ?? 0, take, end }
 }
 
-describe('one holder', { concurrency: 4 }, () => {
-  test('a second process is refused by name until the first has ended', async () => {
-    const [one, two] = await Promise.all([taker(), taker()])
-    const path = fresh()
-    assert.equal(await one.take(path), 'ok')
-    const said = await two.take(path)
-    assert.match(
-      said,
-      new RegExp(`${basename(path)} is in use by process ${one.pid}: wait until`),
-    )
-    assert.deepEqual(locksOf(path), [`${basename(path)}.lock.1`])
-    await one.end()
-    assert.deepEqual(locksOf(path), [])
-    assert.equal(await two.take(path), 'ok')
-    await two.end()
-    assert.deepEqual(locksOf(path), [])
-  })
+test('a second process is refused until the first has ended or is killed', async () => {
+  const [one, two, three] = await Promise.all([taker(), taker(), taker()])
+  const path = fresh()
+  assert.equal(await one.take(path), 'ok')
+  const name = `${basename(folder)}/${basename(path)}`
+  const said = `${name} is in use by process ${one.pid}: wait until it has ended. If it has, delete ${path}.lock.`
+  assert.equal((await two.take(path)).replaceAll('\\', '/'), said.replaceAll('\\', '/'))
+  await one.end()
+  assert.deepEqual(locksOf(path), [])
+  assert.equal(await two.take(path), 'ok')
+  await two.end('SIGKILL')
+  assert.deepEqual(locksOf(path), [`${basename(path)}.lock`])
+  assert.equal(await three.take(path), 'ok')
+  await three.end()
+  assert.deepEqual(locksOf(path), [])
+})
 
-  test('what a killed process held is free, and its file goes', async () => {
-    const [one, two] = await Promise.all([taker(), taker()])
+test('of six at once exactly one gets a dead lock, or a free one', async () => {
+  const takers = await Promise.all(Array.from({ length: 6 }, taker))
+  const pid = await dead()
+  const winners = new Set<number>()
+  for (let round = 0; round < 150; round++) {
     const path = fresh()
-    assert.equal(await one.take(path), 'ok')
-    await one.end('SIGKILL')
-    assert.equal(locksOf(path).length, 1)
-    assert.equal(await two.take(path), 'ok')
-    assert.deepEqual(locksOf(path), [`${basename(path)}.lock.2`])
-    await two.end()
-    assert.deepEqual(locksOf(path), [])
-  })
-
-  test('of six at once exactly one gets a dead lock, or a free one', async () => {
-    const takers = await Promise.all(Array.from({ length: 6 }, taker))
-    const winners = new Set<number>()
-    for (let round = 0; round < 150; round++) {
-      const path = fresh()
-      const dead = { pid: process.pid, start: 'long ago' }
-      if (round % 4 > 0) fs.writeFileSync(`${path}.lock.7`, JSON.stringify(dead))
-      const time = Date.now() + 3
-      const said = await Promise.all(takers.map(({ take }) => take(path, time)))
-      const won = said.indexOf('ok')
-      winners.add(won)
-      assert.equal(said.filter((line) => line === 'ok').length, 1, said.join('\n'))
-      for (const line of said) assert.match(line, /^ok$|is in use by (another )?process/)
-      const file = `${basename(path)}.lock.${round % 4 > 0 ? 8 : 1}`
-      assert.deepEqual(locksOf(path), [file], 'the dead one is gone')
-      assert.match(
-        fs.readFileSync(join(folder, file), 'utf8'),
-        RegExp(`${takers[won].pid}`),
-      )
-    }
-    assert(winners.size > 1, 'they really race')
-    await Promise.all(takers.map(({ end }) => end()))
-  })
+    if (round % 4 > 0) fs.writeFileSync(`${path}.lock`, String(pid))
+    const time = Date.now() + 3
+    const said = await Promise.all(takers.map(({ take }) => take(path, time)))
+    const won = said.indexOf('ok')
+    winners.add(won)
+    assert.equal(said.filter((line) => line === 'ok').length, 1, said.join('\n'))
+    for (const line of said) assert.match(line, /^ok$|is in use by (another )?process/)
+    assert.deepEqual(locksOf(path), [`${basename(path)}.lock`], 'nothing else is left')
+    assert.equal(fs.readFileSync(`${path}.lock`, 'utf8'), String(takers[won].pid))
+  }
+  assert(winners.size > 1, 'they really race')
+  await Promise.all(takers.map(({ end }) => end()))
 })
 
 describe('what a lock file says', () => {
-  const put = (content: string, age = 0) => {
-    const path = fresh()
-    fs.writeFileSync(`${path}.lock.1`, content)
-    const then = Date.now() / 1000 - age
-    fs.utimesSync(`${path}.lock.1`, then, then)
-    return path
-  }
+  const inUse = (pid: number | string) => new RegExp(`is in use by ${pid}: wait.*delete`)
+  const put = (path: string, content: number | string) =>
+    fs.writeFileSync(path, String(content))
 
-  test('a live process with another start time is another process', () => {
-    const path = put(JSON.stringify({ pid: process.pid, start: 'long ago' }))
+  test('a living process holds it, and so does one that is about to write it', () => {
+    for (const [content, who] of [
+      [process.pid, `process ${process.pid}`],
+      ['', 'another process'],
+    ]) {
+      const path = fresh()
+      put(`${path}.lock`, content)
+      assert.throws(() => lock(path), inUse(who))
+    }
+  })
+
+  test('a taker that died on the way is named with its own file', async () => {
+    const [path, pid] = [fresh(), await dead()]
+    put(`${path}.lock`, pid)
+    put(`${path}.lock.${pid}`, pid)
+    assert.throws(() => lock(path), RegExp(`delete .*${basename(path)}.lock.${pid}\\.$`))
+    fs.rmSync(`${path}.lock.${pid}`)
     lock(path)
-    assert.deepEqual(locksOf(path), [`${names}.lock.2`])
-    assert.throws(
-      () => lock(path),
-      RegExp(`${names} is in use by process ${process.pid}`),
-    )
-  })
-
-  test('a process that does not exist holds nothing, whatever is said of it', () => {
-    for (const start of ['', 'alive', 'long ago']) {
-      lock(put(JSON.stringify({ pid: 2 ** 22 + 1, start })))
-    }
-    for (const content of ['{}', 'null', '7', '"x"', '{"pid":0,"start":""}']) {
-      lock(put(content, 60))
-    }
-  })
-
-  test('an empty one is held while it is fresh: its owner is about to write it', () => {
-    for (const content of ['', '{"pid":12']) {
-      const path = put(content)
-      assert.throws(() => lock(path), /is in use by another process: wait/)
-      assert.deepEqual(locksOf(path), [`${names}.lock.1`])
-      lock(put(content, 60))
-      assert.deepEqual(locksOf(`${folder}/${names}`), [`${names}.lock.2`])
-    }
-  })
-
-  test('a killed process that nobody has waited for holds nothing', linux, async () => {
-    // The shell becomes a program that never asks how its first child ended.
-    const shell = spawn('sh', ['-c', 'sleep 30 & echo $!; exec sleep 30'])
-    started.add(shell)
-    const pid = Number(await once(shell.stdout, 'data'))
-    const stat = fs.readFileSync(`/proc/${pid}/stat`, 'utf8')
-    const start = stat.slice(stat.lastIndexOf(') ') + 2).split(' ')[19]
-    const boot = fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
-    const path = put(JSON.stringify({ pid, start: `${boot} ${start}` }))
-    assert.throws(() => lock(path), RegExp(`in use by process ${pid}`))
-    process.kill(pid, 'SIGKILL')
-    while (!/\) Z /.test(fs.readFileSync(`/proc/${pid}/stat`, 'utf8')));
-    lock(path)
-    shell.kill('SIGKILL')
+    assert.throws(() => lock(path), inUse(`process ${process.pid}`))
   })
 
   test('a folder that does not exist yet is made', () => {

@@ -1,10 +1,11 @@
 /** What a step opens: its client, its working directory, its lanes, its prompts. */
-import { basename, dirname } from 'node:path'
+import { dirname } from 'node:path'
 import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources'
 import { explain, RunError, show } from './base/errors.ts'
 import type { Lane } from './base/lane-file.ts'
+import { unfold } from './base/paths.ts'
 import { createClient } from './model/client.ts'
 import { promptsOf, replay } from './model/replay.ts'
 import { openPlace, type Place } from './run/folders.ts'
@@ -20,11 +21,16 @@ import { stopAll } from './tools/bash.ts'
  * `.env`, a folder) is said in one line, and the program ends with exit code 1.
  */
 export function openSession(filename: string): Session {
+  return orExit(() => {
+    const settings = readSettings(dirname(dirname(filename)), process.argv.slice(2))
+    return new Session(settings, openPlace(filename, settings))
+  })
+}
+
+/** Does what a run cannot begin without; if it fails, says why and ends the program. */
+function orExit<T>(begin: () => T): T {
   try {
-    const root = dirname(dirname(filename))
-    const step = basename(filename).replace(/\.\w+$/, '')
-    const settings = readSettings(root, process.argv.slice(2))
-    return new Session(step, settings, openPlace(root, step, settings))
+    return begin()
   } catch (error) {
     complain((error as Error).message)
     process.exit(1)
@@ -38,13 +44,20 @@ export type Answer = {
   text: string
 }
 
-type Answering = (prompt: string) => Promise<Answer>
-
-function checked(answer: Answer): Answer {
-  if (answer && 'stopReason' in answer && typeof answer.text === 'string') return answer
-  throw new RunError(
-    `session.run wants the step's loop to return { stopReason, text }, not ${show(answer)}.`,
-  )
+/** Shows an answer; what is none, or no whole one, is an error. */
+function tell(answer: Answer): false {
+  const { stopReason, text } = Object(answer)
+  if (typeof stopReason !== 'string' || typeof text !== 'string') {
+    const got = answer === undefined ? 'undefined' : show(answer)
+    throw new RunError(
+      `session.run wants the loop to return { stopReason, text }, two strings, not ${got}`,
+    )
+  }
+  print(`\n${text}\n`)
+  if (stopReason !== 'end_turn')
+    throw new RunError(`The answer ended early: ${stopReason}.`)
+  if (text.trim() === '') throw new RunError("The model's last reply was empty.")
+  return false
 }
 
 export class Session {
@@ -56,55 +69,52 @@ export class Session {
   readonly live: boolean
   /** Whether the last live run goes on (--continue). */
   readonly continued: boolean
-  /** What sizes are told in: tokens where an API counted them, in this run or in the one replayed. */
+  /** What sizes are told in: tokens where an API counted them, also in a replayed run. */
   readonly unit: 'tokens' | 'bytes'
   /** Whether the working directory was made by this run. */
   readonly isNew: boolean
   /** What is written of the run, array by array. */
   readonly lanes: Lanes
+  readonly orExit = orExit
+  readonly print = print
 
-  readonly #step: string
   readonly #settings: Settings
   readonly #place: Place
+  /** Whether prompts are typed: then a failed one does not fail the run. */
+  readonly #isTyped: boolean
   #asked = Promise.resolve(false)
   #requests = 0
   #stop?: AbortController
   #interrupted = 0
-  #unlogged?: Error
 
-  constructor(step: string, settings: Settings, place: Place) {
+  constructor(settings: Settings, place: Place) {
     const { live } = settings
-    const { recording, workdir, logs, broken } = place
+    const { step, recording, workdir, isNew } = place
     const first = recording?.lanes[0].header
-    this.#step = step
     this.#settings = settings
     this.#place = place
-    this.#unlogged = broken
     this.workdir = workdir
     this.live = live !== undefined
     this.continued = settings.continued
-    this.isNew = place.isNew
+    this.isNew = isNew
     this.unit = live || first?.mode === 'live' ? 'tokens' : 'bytes'
+    this.#isTyped = this.live && process.stdin.isTTY && settings.words === ''
     this.model = live?.model ?? String(first?.model)
-    const mode = live ? ('live' as const) : ('offline' as const)
-    const common = { step, mode, model: this.model, note: first?.note }
-    this.lanes = new Lanes(common, logs, broken === undefined, (error) => {
-      this.#unlogged ??= error
-    })
+    const mode = live ? 'live' : 'offline'
+    this.lanes = new Lanes({ step, mode, model: this.model, note: first?.note }, place)
+    const { laneOf } = this.lanes
     const offline = replay({
       folder: shorten(recording?.folder ?? ''),
       lanes: recording?.lanes ?? [],
-      workdir,
-      laneOf: ({ messages }) => this.lanes.laneOf(messages)?.name,
-      clean: (value) => this.lanes.clean(value),
+      laneOf,
       tell: (line) => print(line, 'yellow'),
     })
     this.client = createClient(live ?? offline, {
-      laneOf: ({ messages }) => this.lanes.laneOf(messages),
+      laneOf,
       asking: (lane) => this.#asking(lane),
       answered: (lane, reply) => {
         waitFor('')
-        this.lanes.answered(lane, reply)
+        lane?.answered(reply)
       },
     })
     process.on('SIGINT', () => this.#interrupt())
@@ -119,24 +129,14 @@ export class Session {
     return this.lanes.open(messages, settings)
   }
 
-  /** Does what a run cannot begin without; if it fails, says why and ends the program. */
-  orExit(begin: () => void): void {
-    try {
-      begin()
-    } catch (error) {
-      complain((error as Error).message)
-      process.exit(1)
-    }
-  }
-
   /** Writes a message, just pushed, into the log of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
     this.lanes.log(messages, message)
   }
 
   /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
-  async ask(question: string, signal?: AbortSignal): Promise<boolean> {
-    if (!this.live || !process.stdin.isTTY) return false
+  ask(question: string, signal?: AbortSignal): Promise<boolean> {
+    if (!this.live || !process.stdin.isTTY) return Promise.resolve(false)
     this.#asked = this.#asked.then(() => confirm(question, signal))
     return this.#asked
   }
@@ -152,31 +152,25 @@ export class Session {
     return explain(error) ?? String((error as Error)?.message ?? error)
   }
 
-  /** Shows the reader a text, as it stands. */
-  print(text: string): void {
-    print(text)
-  }
-
   /**
    * Answers the reader's prompts one by one; a failed one is explained in a line and does
    * not end the session. At the end says what each lane holds and where the log is, and
    * the program ends.
    */
-  async run(ownPrompt: string, answer: Answering): Promise<void> {
-    const { replay, words } = this.#settings
-    const { recording } = this.#place
-    const own = replay && recording ? promptsOf(recording.lanes[0]) : [ownPrompt]
-    // What was typed stands on the terminal already.
-    const isTyped = this.live && process.stdin.isTTY && words === ''
+  async run(ownPrompt: string, answer: (prompt: string) => Promise<Answer>) {
+    const { replay } = this.#settings
+    const { recording, number, logs } = this.#place
+    const recorded = replay && recording ? promptsOf(recording.lanes[0]) : undefined
+    const own = recorded?.map((prompt) => unfold(prompt, this.workdir)) ?? [ownPrompt]
     try {
-      for await (const prompt of readPrompts(
-        this.#step.slice(0, 2),
-        own,
-        this.#settings,
-      )) {
-        print(isTyped ? '' : `\n${prompt}\n`)
-        await this.#answer(prompt, answer)
-        if (process.exitCode === 130) break
+      for await (const prompt of readPrompts(number, own, this.#settings)) {
+        // What was typed stands on the terminal already.
+        print(this.#isTyped ? '' : `\n${prompt}\n`)
+        this.#requests = 0
+        const asked = Promise.resolve(prompt.toWellFormed()).then(answer).then(tell)
+        const isStopped = await asked.catch((error) => this.#failed(error))
+        this.#stop = undefined
+        if (isStopped && !this.#isTyped) break
       }
     } catch (error) {
       this.#failed(error)
@@ -184,31 +178,17 @@ export class Session {
     stopAll()
     // A tool that was given up may still hold the process.
     setTimeout(() => process.exit(), 500).unref()
-    summarize(this.lanes.all(), this.live, this.#place.logs, this.#unlogged)
+    summarize(this.lanes.all(), this.live, logs, this.lanes.broken)
   }
 
-  async #answer(prompt: string, answer: Answering) {
-    this.#requests = 0
-    try {
-      const { text, stopReason } = checked(await answer(prompt))
-      print(`\n${text}\n`)
-      if (stopReason !== 'end_turn') {
-        throw new RunError(`The answer ended early: ${stopReason}.`)
-      }
-      if (text.trim() === '') throw new RunError("The model's last reply was empty.")
-    } catch (error) {
-      this.#failed(error)
-    } finally {
-      this.#stop = undefined
-    }
-  }
-
-  #failed(error: unknown): void {
+  /** Says what went wrong; true if it was Ctrl+C. */
+  #failed(error: unknown): boolean {
     const { message = String(error), stack = message } = error as Partial<Error>
-    const stopped = this.#stop?.signal.aborted
-    const isKnown = stopped || error instanceof RunError
+    const isStopped = this.#stop?.signal.aborted ?? false
+    const isKnown = isStopped || error instanceof RunError
     complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
-    if (!this.live || !process.stdin.isTTY) process.exitCode = stopped ? 130 : 1
+    if (!this.#isTyped) process.exitCode = isStopped ? 130 : 1
+    return isStopped
   }
 
   #asking(lane?: Lane): void {
@@ -219,7 +199,7 @@ export class Session {
         `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`,
       )
     }
-    waitFor(`${lane?.name ?? this.#step} waits for ${this.model}`)
+    waitFor(`${lane?.name ?? this.#place.step} waits for ${this.model}`)
   }
 
   #interrupt(): void {

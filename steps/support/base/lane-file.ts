@@ -22,19 +22,26 @@ export type LaneHeader = {
   /** Live: tells one working directory from another, without its path. */
   workdir?: string
   system: string
-  tools: { name: string; description: string }[]
+  tools: { name: string; description: string; input_schema: object }[]
   max_turns?: number
 }
 
 /** The writer of a lane's file. */
 export type Lane = {
   name: string
-  header: LaneHeader
-  /** One line per message; the reply adds why it stopped and, live, what it cost. */
-  message: (message: MessageParam, reply?: Pick<Message, 'stop_reason' | 'usage'>) => void
+  /** Keeps a reply until its message is logged: why it stopped and, live, what it cost. */
+  answered: (reply: Message) => void
+  /** One line per message, and one more if it holds a call written as text. */
+  message: (message: MessageParam) => void
   /** A line that is no message, such as a request that got no reply. */
   event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** Messages so far, and tokens in and out as an API gave them, since it was opened. */
+  /** A value as the file holds it: well formed, without secrets and this machine's paths. */
+  clean: <T>(value: T) => T
+  /** A value from the file as it was said, but for secrets. */
+  restore: <T>(value: T) => T
+  /** See `Lanes.size`. */
+  size: (messages: MessageParam[]) => { tokens: number; bytes: number }
+  /** Messages in the file; replies, and tokens as an API gave them, since it was opened. */
   sums: { messages: number; turns: number; input: number; output: number }
   /** Tokens of this run before it was opened again. */
   earlier: { input: number; output: number }
@@ -81,23 +88,24 @@ export const isAnswer = ({ role, stop_reason, event = '' }: LaneLine) =>
  * the first is no header, or another one is neither message nor event
  */
 export function readLane(path: string): LaneFile {
+  const { name, base } = parse(path) // what is wrong may be logged: no path of a machine
   const text = readFileSync(path, 'utf8').replace(/^\uFEFF|(\r?\n)+$/g, '')
-  if (text === '') throw new Error(`${path} is empty.`)
+  if (text === '') throw new Error(`${base} is empty.`)
   const [header, ...lines] = text.split('\n').map((line, i) => {
-    const at = `${path}, line ${i + 1}`
+    const at = `${base}, line ${i + 1}`
     const value = parseLine(line, at)
     if (i === 0 && !isHeader(value)) throw new Error(`${at} is no header (lane, tools).`)
     if (i === 0 || isMessage(value) || typeof value?.event === 'string') return value
     throw new Error(`${at} is neither a message (role, content) nor an event.`)
   })
   let messages: MessageParam[] = []
-  for (const { after } of walk(lines)) messages = after
-  return { name: parse(path).name, header, lines, messages }
+  for (const { after } of walk(lines, base)) messages = after
+  return { name, header, lines, messages }
 }
 
 function parseLine(line: string, at: string) {
   try {
-    return JSON.parse(line)
+    return mapStrings(JSON.parse(line), (text) => text.toWellFormed())
   } catch (error) {
     throw new Error(`${at} is not JSON: ${(error as Error).message}`)
   }
@@ -115,20 +123,28 @@ const isMessage = (line?: LaneLine) =>
  * Goes through a lane: the history before and after each line. It grows by a message a
  * line, in one and the same array, until a `compacted` event: then the next message
  * stands for the messages that the event numbers (from 1, in the history as it was).
+ *
+ * @throws {Error} naming the line where these numbers fit no history
  */
-export function* walk(lines: LaneLine[]) {
+export function* walk(lines: LaneLine[], file = 'A lane') {
   let history: MessageParam[] = []
   let replaced: number[] | undefined
-  for (const line of lines) {
+  for (const [i, line] of lines.entries()) {
     const before = history
     const { length } = before
     if (isMessage(line)) {
       const message = { role: line.role, content: line.content } as MessageParam
-      if (replaced) history = compact(history, replaced, message)
+      if (replaced) history = compact(before, replaced, message)
       else history.push(message)
       replaced = undefined
     }
-    if (line.event === 'compacted') replaced = line.replaced
+    if (line.event === 'compacted') {
+      replaced = line.replaced
+      const isNumber = (n: number) => Number.isInteger(n) && n >= 1 && n <= length
+      if (!replaced?.length || !replaced.every?.(isNumber)) {
+        throw new Error(`${file}, line ${i + 2}: \`replaced\` does not fit the history.`)
+      }
+    }
     yield { line, before, length, after: history }
   }
 }
@@ -139,27 +155,34 @@ export function compact(
   replaced: number[],
   message: MessageParam,
 ): MessageParam[] {
-  const last = Math.max(...replaced)
-  const kept = history.slice(0, last).filter((_, i) => !replaced.includes(i + 1))
-  return [...kept, message, ...history.slice(last)]
+  const end = Math.max(...replaced)
+  const kept = history.filter((_, i) => i < end && !replaced.includes(i + 1))
+  return [...kept, message, ...history.slice(end)]
 }
 
 /**
- * Reads a run's folder: the parent first, then sub-1, sub-2, … sub-10.
+ * Reads a run's folder: the parent first, then the others by name.
  *
  * @throws {Error} naming the folder if it does not exist or holds no `parent.log`
  */
 export function readFolder(folder: string): LaneFile[] {
   if (!existsSync(folder)) throw new Error(`There is no folder ${folder}.`)
-  if (!existsSync(join(folder, 'parent.log'))) {
+  const names = lanesIn(folder)
+  if (names[0] !== 'parent') {
     throw new Error(`${folder} holds no parent.log: it is not the log of a run.`)
   }
-  const names = readdirSync(folder)
+  return names.map((name) => readLane(join(folder, `${name}.log`)))
+}
+
+/** The lanes with a file in a folder: parent, sub-1, sub-1.summary-1, sub-2, … sub-10. */
+export function lanesIn(folder: string): string[] {
+  const files = existsSync(folder) ? readdirSync(folder) : []
+  const names = files
     .filter((name) => name.endsWith('.log'))
-    .map((name) => name.slice(0, -4))
-  const order = new Intl.Collator('en', { numeric: true }).compare
-  const others = names.filter((name) => name !== 'parent').sort(order)
-  return ['parent', ...others].map((name) => readLane(join(folder, `${name}.log`)))
+    .map((name) => parse(name).name)
+  const { compare } = new Intl.Collator('en', { numeric: true })
+  const isParent = (name: string) => Number(name === 'parent')
+  return names.sort((a, b) => isParent(b) - isParent(a) || compare(a, b))
 }
 
 /**
@@ -193,14 +216,6 @@ export function callLine({
   const telling = ['path', 'command', 'description', 'prompt'].map((key) => fields[key])
   const field = telling.find((value) => typeof value === 'string' && value.trim())
   return `${name} ${field ?? JSON.stringify(input)}`.replace(/\s+/g, ' ').trim()
-}
-
-/** The lanes of the children that have a log in this folder. */
-export function childrenIn(folder: string): string[] {
-  const files = existsSync(folder) ? readdirSync(folder) : []
-  return files
-    .filter((name) => /^sub-\d+\.log$/.test(name))
-    .map((name) => name.slice(0, -4))
 }
 
 /** `value` with `change` applied to every string in it, keys of objects included. */

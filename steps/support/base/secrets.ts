@@ -9,15 +9,17 @@ const SECRET = new RegExp(
 /** Whether a variable's name says that its value is not for logs, screens or tools. */
 export const isSecretName = (name: string) => SECRET.test(name)
 
-const secrets: string[] = []
+let secrets = new Set<string>()
 
 /** From now on these values are replaced wherever they would be shown or stored. */
 export function hide(values: string[]): void {
-  secrets.push(...values)
-  secrets.sort((a, b) => b.length - a.length)
+  const longestFirst = [...secrets, ...values].sort((a, b) => b.length - a.length)
+  secrets = new Set(longestFirst)
 }
 
 /** Text without the values given to `hide`. */
 export function redact(text: string): string {
-  return secrets.reduce((out, secret) => out.replaceAll(secret, '[redacted]'), text)
+  let out = text
+  for (const secret of secrets) out = out.replaceAll(secret, '[redacted]')
+  return out
 }

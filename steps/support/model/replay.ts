@@ -15,9 +15,9 @@ import {
 } from '../base/errors.ts'
 import {
   isAnswer,
+  type Lane,
   type LaneFile,
   type LaneLine,
-  mapStrings,
   renumberIds,
   walk,
 } from '../base/lane-file.ts'
@@ -26,15 +26,18 @@ import { requestError, toBlocks } from '../base/protocol.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
 
+/** An array without a lane: its text stays as it is. */
+const UNOPENED: Pick<Lane, 'clean' | 'restore'> = {
+  clean: (value) => value,
+  restore: (value) => value,
+}
+
 export type ReplayOptions = {
   /** The recording's folder, as the reader knows it. */
   folder: string
   lanes: LaneFile[]
-  workdir: string
-  /** The name of the run's lane that a request belongs to; undefined if it has none. */
-  laneOf: (body: MessageCreateParams) => string | undefined
-  /** A value as a lane's file would hold it. */
-  clean: <T>(value: T) => T
+  /** The run's lane that a request belongs to, if its array was opened. */
+  laneOf: (body: MessageCreateParams) => Lane | undefined
   /** Tells the reader something, in one line. */
   tell: (line: string) => void
 }
@@ -53,7 +56,7 @@ type Answer = { line: LaneLine; before: MessageParam[]; length: number; retried:
  * @throws {RunError} from then on, once a conversation has left the recording
  */
 export function replay(options: ReplayOptions): Middleware {
-  const { lanes, workdir, laneOf, clean, tell } = options
+  const { lanes, laneOf, tell } = options
   const tracks = lanes.map(startTrack)
   /** By the lane's name, and for an array without one by its first message. */
   const taken = new Map<string | MessageParam, Track>()
@@ -63,9 +66,11 @@ export function replay(options: ReplayOptions): Middleware {
     const body = context.options?.body as MessageCreateParams
     const refusal = requestError(body)
     if (refusal) return failed(400, { type: 'invalid_request_error', message: refusal })
+    const asking = laneOf(body)
+    const { clean, restore } = asking ?? UNOPENED
     const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
     const [first] = body.messages
-    const key = laneOf(body) ?? first
+    const key = asking?.name ?? first
     const own = taken.get(key)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
     const track = (own ? [own] : free).find(({ answers }) => fits(answers[0], messages))
@@ -87,7 +92,7 @@ export function replay(options: ReplayOptions): Middleware {
       const at = `${track.lane.name} ${from}`
       if (from) tell(`from ${at} on the model answers the recording, not your edit`)
     }
-    return respond(answer, track.lane.header.model, workdir, request.signal ?? undefined)
+    return respond(answer, track.lane.header.model, restore, request.signal ?? undefined)
   }
 }
 
@@ -172,7 +177,7 @@ function whatIsLost(tracks: Track[], messages: MessageParam[], own?: Track): str
 async function respond(
   { line, retried }: Answer,
   model: string,
-  workdir: string,
+  restore: Lane['restore'],
   signal?: AbortSignal,
 ): Promise<Response> {
   const { event, status, error, message, content = [], stop_reason, usage } = line
@@ -184,7 +189,7 @@ async function respond(
   return Response.json({
     id: 'msg_recorded',
     model,
-    content: mapStrings(content, (text) => text.replaceAll('<workdir>', () => workdir)),
+    content: restore(content),
     stop_reason,
     stop_sequence: null,
     usage,

@@ -1,16 +1,26 @@
-/** The lanes of a run: which messages array is logged in which file. */
+/** The lanes of a run: which messages array is logged in which file, and how. */
 import { createHash } from 'node:crypto'
-import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import type { LaneFile } from '../base/lane-file.ts'
-import { type Lane, type LaneHeader, mapStrings, sizeOf } from '../base/lane-file.ts'
+import type { Message, MessageParam, Usage } from '@anthropic-ai/sdk/resources/messages'
+import pino from 'pino'
+import {
+  type Lane,
+  type LaneFile,
+  type LaneHeader,
+  lanesIn,
+  mapStrings,
+  renumberIds,
+  sizeOf,
+} from '../base/lane-file.ts'
+import { textOf } from '../base/messages.ts'
+import { Paths, unfold } from '../base/paths.ts'
 import { redact } from '../base/secrets.ts'
-import { showCalls } from '../terminal/screen.ts'
+import { print, showCalls } from '../terminal/screen.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
-import { foldPath, openLane } from './log.ts'
-import { readBack } from './resume.ts'
+import { writtenCall } from '../tools/written.ts'
+import type { Place } from './folders.ts'
+import { recoverLane } from './resume.ts'
 
 /** What a lane runs with, beside its messages. */
 export type LaneSettings = {
@@ -28,35 +38,27 @@ export type LaneSettings = {
   lane?: string
 }
 
-const tokensIn = (usage: Message['usage']) =>
-  usage.input_tokens +
-  (usage.cache_creation_input_tokens ?? 0) +
-  (usage.cache_read_input_tokens ?? 0)
-
 /** What all lanes of a run have in common. */
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
 
+/** A lane that was read back, and the directory in which it goes on. */
+type Recovered = LaneFile & { workdir: string }
+
 export class Lanes {
+  /** Why not all of the run is logged. */
+  broken?: Error
   readonly #common: Common
   readonly #folder: string
-  readonly #isLogged: boolean
-  readonly #failed: (error: Error) => void
-  readonly #folds = new Map<string, (text: string) => string>()
+  readonly #paths: Paths
+  readonly #names: Set<string>
   readonly #lanes = new Map<MessageParam[], Lane>()
-  readonly #replies = new WeakMap<Lane, Message>()
-  readonly #numbers = new Map<string, number>()
 
-  /** `failed` hears of the first line that cannot be written. */
-  constructor(
-    common: Common,
-    folder: string,
-    isLogged: boolean,
-    failed: (error: Error) => void,
-  ) {
+  constructor(common: Common, { logs, workdir, broken }: Place) {
+    this.broken = broken
     this.#common = common
-    this.#folder = folder
-    this.#isLogged = isLogged
-    this.#failed = failed
+    this.#folder = logs
+    this.#paths = new Paths(workdir)
+    this.#names = new Set(broken ? [] : lanesIn(logs))
   }
 
   /**
@@ -67,68 +69,45 @@ export class Lanes {
     const known = this.#lanes.get(messages)
     if (known) return known.name
     const name = settings.lane ?? (this.#lanes.size === 0 ? 'parent' : this.next('sub'))
-    this.#add(messages, this.#header(name, settings))
-    for (const message of messages) this.#lanes.get(messages)?.message(message)
+    const lane = this.#start(this.header(name, settings), settings.workdir)
+    this.#lanes.set(messages, lane)
+    for (const message of messages) lane.message(message)
     return name
   }
 
-  /** Takes the next free name, `sub-1`, `sub-2`, …, before anything of the lane is there. */
+  /** Takes the next name of a kind, so that names follow the order of the calls. */
   next(kind: string): string {
-    const taken = existsSync(this.#folder) ? readdirSync(this.#folder) : []
-    for (let n = 1 + (this.#numbers.get(kind) ?? 0); ; n++) {
-      this.#numbers.set(kind, n)
-      if (!taken.includes(`${kind}-${n}.log`)) return `${kind}-${n}`
-    }
-  }
-
-  /**
-   * How large a history is: in tokens, what the API counted for its last request and reply
-   * (0 before the first); or in bytes, its next request, as `view` counts it.
-   */
-  size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
-    const lane = this.#lanes.get(messages)
-    if (!lane) return 0
-    const { system, tools } = lane.header
-    if (unit === 'bytes') return sizeOf([system, tools, ...this.clean(messages)])
-    const usage = this.#replies.get(lane)?.usage
-    return usage ? tokensIn(usage) + usage.output_tokens : 0
+    const others = [...this.#names].filter((name) => name.startsWith(`${kind}-`))
+    const numbers = others.map((name) => Number(name.slice(kind.length + 1)) || 0)
+    const name = `${kind}-${1 + Math.max(0, ...numbers)}`
+    this.#names.add(name)
+    return name
   }
 
   /** Reads a lane of this run back; throws when there is none, or its file is broken. */
-  read(lane: string, workdir?: string): LaneFile {
-    return readBack(this.#folder, lane, workdir, this.#lanes.size > 0)
+  read(lane: string, workdir = '<workdir>'): Recovered {
+    return { ...recoverLane(this.#folder, lane, workdir, this.#lanes.size > 0), workdir }
+  }
+
+  /** Fills an empty array with a lane that was read back; its file goes on. */
+  reopen(messages: MessageParam[], file: Recovered): void {
+    messages.push(...file.messages)
+    const lane = this.#start(file.header as LaneHeader, file.workdir, file.lines)
+    for (const [array, { name, sums, earlier }] of this.#lanes) {
+      if (name !== lane.name) continue
+      lane.earlier.input = sums.input + earlier.input
+      lane.earlier.output = sums.output + earlier.output
+      this.#lanes.delete(array)
+    }
+    this.#lanes.set(messages, lane)
   }
 
   /** Line 1 of a lane with these settings, as its file holds it. */
   header(lane: string, settings: LaneSettings): LaneHeader {
-    return this.clean(this.#header(lane, settings))
-  }
-
-  /** Fills an empty array with a lane that was read back; its file goes on. */
-  reopen(messages: MessageParam[], file: LaneFile): void {
-    messages.push(...file.messages)
-    const [array, before] =
-      [...this.#lanes].find(([, { name }]) => name === file.name) ?? []
-    if (array) this.#lanes.delete(array)
-    this.#add(messages, file.header as LaneHeader, { history: file.messages, before })
-  }
-
-  #add(
-    messages: MessageParam[],
-    header: LaneHeader,
-    from: { history?: MessageParam[]; before?: Lane } = {},
-  ): string {
-    const path = this.#isLogged ? join(this.#folder, `${header.lane}.log`) : undefined
-    const options = { fold: this.fold, failed: this.#failed, ...from }
-    this.#lanes.set(messages, openLane(path, header, options))
-    return header.lane
-  }
-
-  #header(lane: string, settings: LaneSettings): LaneHeader {
     const { system, tools, workdir, maxTurns, model, agent, worktree } = settings
-    if (!this.#folds.has(workdir)) this.#folds.set(workdir, foldPath(workdir))
     const live = this.#common.mode === 'live'
-    return {
+    const place = createHash('sha256').update(workdir).digest('hex').slice(0, 12)
+    return this.#clean(workdir, {
       step: this.#common.step,
       lane,
       mode: this.#common.mode,
@@ -136,58 +115,121 @@ export class Lanes {
       ...(this.#common.note && { note: this.#common.note }),
       ...(agent && { agent }),
       ...(worktree && { worktree }),
-      ...(live && {
-        workdir: createHash('sha256').update(workdir).digest('hex').slice(0, 12),
-      }),
+      ...(live && { workdir: place }),
       system,
       tools: describeTools(tools),
       ...(Number.isFinite(maxTurns) && { max_turns: maxTurns }),
+    })
+  }
+
+  #clean<T>(workdir: string, value: T): T {
+    return mapStrings(value, (text) =>
+      redact(this.#paths.fold(text.toWellFormed(), workdir)),
+    )
+  }
+
+  /**
+   * The writer of a lane. Every line is in its file before a call returns, so that a run
+   * killed at any moment leaves all that it finished.
+   */
+  #start(header: LaneHeader, workdir: string, old?: LaneFile['lines']): Lane {
+    const { lane: name, mode } = header
+    const isLive = mode === 'live'
+    let log: pino.Logger | undefined
+    let reply: Message | undefined
+    const attempt = (write: () => void) => {
+      try {
+        write()
+      } catch (error) {
+        log = undefined
+        this.broken ??= error as Error
+      }
     }
-  }
-
-  /** What is done to every string before it is logged: no paths of this machine. */
-  fold = (text: string) => {
-    let out = text
-    for (const fold of this.#folds.values()) out = fold(out)
-    return out
-  }
-
-  /** A value as a lane's file would hold it. */
-  clean<T>(value: T): T {
-    return mapStrings(value, (text) => redact(this.fold(text)))
+    attempt(() => {
+      if (this.broken) return
+      const dest = join(this.#folder, `${name}.log`)
+      const level = (label: string) => ({ level: label })
+      log = pino(
+        { base: null, timestamp: false, formatters: { level } },
+        pino.destination({ dest, sync: true, mkdir: true }),
+      )
+      if (!old) log.info(header)
+    })
+    const clean = <T>(value: T) => this.#clean(workdir, value)
+    const renumber = renumberIds()
+    const asLogged = ({ role, content }: MessageParam) => {
+      return { role, content: clean(renumber(content)) }
+    }
+    const sums = { messages: 0, turns: 0, input: 0, output: 0 }
+    for (const { role, content } of old ?? []) {
+      if (role) sums.messages += 1
+      renumber(content)
+    }
+    return {
+      name,
+      sums,
+      earlier: { input: 0, output: 0 },
+      clean,
+      restore: (value) => mapStrings(value, (text) => unfold(text, workdir)),
+      answered(next) {
+        reply = next
+      },
+      message(message) {
+        const { stop_reason, usage } = (message.role === 'assistant' && reply) || {}
+        const { input, output } = tokensIn(usage)
+        sums.messages += 1
+        sums.turns += stop_reason ? 1 : 0
+        sums.input += input
+        sums.output += output
+        const stop = stop_reason && { stop_reason }
+        const line = { ...asLogged(message), ...stop, ...(isLive && usage && { usage }) }
+        attempt(() => log?.info(line))
+        const tool = stop_reason && writtenCall(textOf(message), header.tools)
+        if (!tool) return
+        this.event('warn', 'call_as_text', { tool })
+        print(`${name} wrote a call of ${tool} as text: it was not run.`, 'yellow')
+      },
+      event(level, event, fields) {
+        attempt(() => log?.[level]({ event, ...clean(fields) }))
+      },
+      size(messages) {
+        const { input, output } = tokensIn(reply?.usage)
+        const parts = [header.system, header.tools, ...messages.map(asLogged)]
+        return { tokens: input + output, bytes: sizeOf(parts) }
+      },
+    }
   }
 
   /** Logs a message, just pushed, in the lane of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
     const lane = this.#lanes.get(messages)
     if (!lane) throw new Error('This array has no log: call session.openLane first.')
-    const reply = message.role === 'assistant' ? this.#replies.get(lane) : undefined
-    lane.message(message, reply)
+    lane.message(message)
     showCalls(lane.name, message)
   }
 
-  /** Writes a line that is no message: a good outcome as information, else a warning. */
+  /** Writes a line that is no message: as a warning, if it tells of a bad outcome. */
   event(messages: MessageParam[], event: string, fields: object): void {
-    const isGood =
-      event === 'compacted' || ('status' in fields && fields.status === 'completed')
-    const level = isGood ? 'info' : 'warn'
-    this.#lanes.get(messages)?.event(level, event, fields)
+    const isBad = 'status' in fields && fields.status !== 'completed'
+    this.#lanes.get(messages)?.event(isBad ? 'warn' : 'info', event, fields)
   }
 
-  /** Keeps what a reply says beside its content, until its message is logged. */
-  answered(lane: Lane | undefined, reply: Message): void {
-    if (lane) this.#replies.set(lane, reply)
-  }
-
-  /** The lane of a request's messages, be they in a copy of the array. */
-  laneOf(messages: MessageParam[]): Lane | undefined {
+  /** The lane of a request, be its messages in a copy of the lane's array. */
+  laneOf = ({ messages }: { messages: MessageParam[] }): Lane | undefined => {
+    const last = messages.at(-1)
     const own = this.#lanes.get(messages)
-    if (own) return own
-    const lanes = [...this.#lanes]
-    return lanes.find(([array]) => array.at(-1) === messages.at(-1))?.[1]
+    return own ?? [...this.#lanes].find(([array]) => array.at(-1) === last)?.[1]
   }
 
-  /** Tokens in and out of an array's requests so far, as an API gave them; else 0. */
+  /**
+   * How large a history is: in tokens, as an API counted its last request and reply (0
+   * before the first), or in bytes, what its next request is made of, as `view` counts it.
+   */
+  size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
+    return this.#lanes.get(messages)?.size(messages)[unit] ?? 0
+  }
+
+  /** Replies since an array's lane was opened, and their tokens as an API gave them. */
   usage(messages: MessageParam[]): { turns: number; input: number; output: number } {
     const { turns = 0, input = 0, output = 0 } = this.#lanes.get(messages)?.sums ?? {}
     return { turns, input, output }
@@ -196,4 +238,11 @@ export class Lanes {
   all(): Lane[] {
     return [...this.#lanes.values()]
   }
+}
+
+/** What a request took, cached tokens too, and its reply. */
+function tokensIn(usage?: Partial<Usage>): { input: number; output: number } {
+  const { input_tokens: fresh = 0, output_tokens: output = 0 } = usage ?? {}
+  const { cache_creation_input_tokens: kept, cache_read_input_tokens: read } = usage ?? {}
+  return { input: fresh + (kept ?? 0) + (read ?? 0), output }
 }

@@ -1,59 +1,57 @@
 /** A lane's file as a session: what it takes to go on with it. */
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { childrenIn, type LaneFile, mapStrings, readLane } from '../base/lane-file.ts'
+import { type LaneFile, lanesIn, mapStrings, readLane } from '../base/lane-file.ts'
+import { unfold } from '../base/paths.ts'
 import { requestError } from '../base/protocol.ts'
 
 /**
- * Reads a lane of this run back; once the run has begun, only a child's. A last line that
- * was torn when its writer died is dropped from the file; a call that was never answered
+ * Reads a lane of this run back; once the run has begun, only a child's. What its
+ * writer's death left unfinished is dropped from the file; a call that was never answered
  * is left for the caller to answer.
  *
  * @throws {Error} when there is no such lane (naming those there are), or when its file
  * is broken in any other way
  */
-export function readBack(
+export function recoverLane(
   folder: string,
   name: string,
   workdir = '<workdir>',
   begun = false,
 ): LaneFile {
-  const names = childrenIn(folder)
+  const names = lanesIn(folder).filter((lane) => /^sub-\d+$/.test(lane))
   const path = join(folder, `${name}.log`)
   const isParent = name === 'parent' && !begun && existsSync(path)
   if (!isParent && !names.includes(name)) {
     const others = names.length > 0 ? `, only ${names.join(', ')}` : ' yet, nor another'
     throw new Error(`There is no ${name} in this run${others}.`)
   }
-  dropTornLine(path)
-  const file = readHere(path)
-  const messages = mapStrings(file.messages, (text) =>
-    text.replaceAll('<workdir>', () => workdir),
-  )
+  dropUnfinished(path)
+  const file = readLane(path)
+  const messages = mapStrings(file.messages, (text) => unfold(text, workdir))
   const reason = brokenHistory(messages)
   if (reason) throw new Error(`${name}.log cannot be continued: ${reason}`)
   return { ...file, messages }
 }
 
-/** What is wrong is for a log, too: no path of this machine. */
-function readHere(path: string): LaneFile {
-  try {
-    return readLane(path)
-  } catch (error) {
-    throw new Error((error as Error).message.replace(path, basename(path)))
-  }
+/** A torn last line goes, and a `compacted` that still waits for its message. */
+function dropUnfinished(path: string): void {
+  const text = readFileSync(path, 'latin1') // a character is a byte
+  const lines = text.split('\n')
+  const last = lines.pop()
+  if (last && parse(last)) lines.push(last) // whole, but for its end
+  if (parse(lines.at(-1))?.event === 'compacted') lines.pop()
+  const { length } = lines.map((line) => `${line}\n`).join('')
+  if (length > text.length) appendFileSync(path, '\n')
+  else if (length > 0) truncateSync(path, length) // without a first line it is no lane
 }
 
-function dropTornLine(path: string): void {
-  const bytes = readFileSync(path)
-  const end = bytes.lastIndexOf('\n') + 1
-  if (end === bytes.length) return
+function parse(line = '') {
   try {
-    JSON.parse(bytes.subarray(end).toString())
-    appendFileSync(path, '\n') // whole, but for its end
+    return JSON.parse(line)
   } catch {
-    if (end > 0) truncateSync(path, end) // a lane without even a first line is none
+    return undefined
   }
 }
 

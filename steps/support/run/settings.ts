@@ -1,4 +1,5 @@
 /** What the command line, `.env` and the shell say about a run. */
+import { isUtf8 } from 'node:buffer'
 import { existsSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
@@ -6,11 +7,22 @@ import { parseArgs } from 'node:util'
 import dotenv from 'dotenv'
 import { type Endpoint, HOW_TO_GO_LIVE } from '../base/errors.ts'
 import { hide, isSecretName } from '../base/secrets.ts'
+import { print } from '../terminal/screen.ts'
 
 const DEFAULT_MODEL = 'claude-sonnet-5-5'
-const USAGE =
-  'Usage: npx tsx steps/NN-name.ts [--live | --offline | --replay FOLDER | --continue]' +
-  ' [PROMPT]'
+const HELP = `Usage: npx tsx steps/NN-name.ts [OPTION] [PROMPT]
+
+Without a key the step replays its recording, with its own prompt. With a key in .env it
+asks a real model: what PROMPT says, what is typed, or each line of a pipe.
+
+  --live           ask a real model, with the shell's key if .env names none
+  --offline        replay the recording, whatever .env says
+  --replay FOLDER  replay another recording, such as a live run's log
+  --continue       go on with the last live run (from step 09 on)
+  -h, --help       show this`
+
+/** A shorter value may stand in any text: it is not replaced. */
+const SHORTEST_SECRET = 12
 
 type Credential = Endpoint['credential']
 
@@ -31,23 +43,27 @@ export type Settings = {
 
 /**
  * Reads the settings. Live when `.env` names a key, or with --live; then the shell's
- * variables count too, where `.env` is silent.
+ * variables count too, where `.env` is silent. With --help the program ends here.
  *
  * @throws {Error} naming the option, variable or file that cannot be used
  */
 export function readSettings(root: string, argv: string[]): Settings {
   const { values, positionals } = readArguments(argv)
+  if (values.help) {
+    print(HELP)
+    process.exit(0)
+  }
   const notes: string[] = []
-  const file = readEnvFile(join(root, '.env'), notes)
   const shell = { ...process.env }
-  hideSecrets({ ...shell, ...file })
+  hideSecrets(shell)
+  const file = readEnvFile(join(root, '.env'), notes)
   const usesShell = values.live === true
   const from = (name: string) => file[name] || (usesShell && shell[name]) || undefined
   // Nothing of the shell reaches the SDK unless it was asked for: an exported base URL,
   // header or log level would change what a step does, an exported key would cost money.
   for (const name of Object.keys(process.env)) {
-    if (name.startsWith('ANTHROPIC_') && !(usesShell && !file[name]))
-      delete process.env[name]
+    const isMeant = usesShell && !file[name] && !isSecretName(name)
+    if (name.startsWith('ANTHROPIC_') && !isMeant) delete process.env[name]
   }
   const words = positionals.join(' ').trim()
   const settings: Settings = { words, notes, continued: values.continue === true }
@@ -56,26 +72,21 @@ export function readSettings(root: string, argv: string[]): Settings {
   settings.workdir = workdir.replace(/^~(?=$|[\\/])/, () => homedir()) || undefined
   const key =
     credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
-  for (const name of ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'])
-    delete process.env[name]
 
   if (values.continue && (values.replay || values.offline || !key)) {
     throw new Error(`--continue goes on with a live run. ${HOW_TO_GO_LIVE}`)
   }
   if (values.replay !== undefined || values.offline) {
     if (values.live)
-      throw new Error(`--live does not go with --offline or --replay. ${USAGE}`)
+      throw new Error('--live excludes --offline and --replay. See --help.')
     return { ...settings, replay: values.replay }
   }
   if (!key) {
     const needed = `--live needs a key. ${HOW_TO_GO_LIVE}`
     if (values.live) throw new Error([...notes, needed].join('\n'))
     const exported = credential(shell, 'the shell')
-    if (exported) {
-      notes.push(
-        `${exported.name} is set in the shell, not in .env: not used without --live`,
-      )
-    }
+    const unused = 'is set in the shell, not in .env: not used without --live'
+    if (exported) notes.push(`${exported.name} ${unused}`)
     return settings
   }
   checkCredential(key, notes)
@@ -96,11 +107,12 @@ function readArguments(argv: string[]) {
     offline: { type: 'boolean' },
     replay: { type: 'string' },
     continue: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
   } as const
   try {
     return parseArgs({ args: argv, options, allowPositionals: true })
   } catch (error) {
-    throw new Error(`${(error as Error).message.split('. ')[0]}. ${USAGE}`)
+    throw new Error(`${(error as Error).message.split('. ')[0]}. See --help.`)
   }
 }
 
@@ -108,16 +120,17 @@ function readArguments(argv: string[]) {
 function readEnvFile(path: string, notes: string[]): Record<string, string> {
   if (!existsSync(path)) return {}
   const raw = readFileSync(path)
-  let text: string
-  try {
-    text = new TextDecoder('utf-8', { fatal: true }).decode(raw)
-    if (text.includes('\0')) throw new Error('it holds NUL characters')
-  } catch {
+  if (!isUtf8(raw) || raw.includes(0)) {
     notes.push('.env is not UTF-8 text and was not read: save it as UTF-8 (not UTF-16)')
     return {}
   }
-  const entries = Object.entries(dotenv.parse(text)).filter(([, value]) => value !== '')
-  const file = Object.fromEntries(entries)
+  const text = raw.toString()
+  // A key that a later line replaces, or that is commented out, is a key all the same.
+  const lines = text.split(/\r?\n/).map((line) => line.replace(/^[#\s]+/, ''))
+  for (const part of [text, ...lines]) hideSecrets(dotenv.parse(part))
+  const file = Object.fromEntries(
+    Object.entries(dotenv.parse(text)).filter(([, value]) => value),
+  )
   if (!credential(file, '.env')) {
     notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
   }
@@ -143,13 +156,10 @@ function checkCredential({ name, value, source }: Credential, notes: string[]): 
   }
 }
 
-const SHORTEST_SECRET = 12
-
-function hideSecrets(env: NodeJS.ProcessEnv): void {
-  const values = Object.keys(env)
-    .filter(isSecretName)
-    .map((name) => env[name] ?? '')
-  hide(values.filter((value) => value.length >= SHORTEST_SECRET))
+function hideSecrets(variables: NodeJS.ProcessEnv): void {
+  const secret = Object.entries(variables).filter(([name]) => isSecretName(name))
+  const values = secret.map(([, value = '']) => value)
+  hide(values.filter(({ length }) => length >= SHORTEST_SECRET))
 }
 
 /** The part of a base URL that the SDK puts `/v1/messages` behind. */
@@ -163,8 +173,5 @@ function cleanBaseURL(given: string): string {
   if (username || password || search) {
     throw new Error('ANTHROPIC_BASE_URL must hold no user name, password or query')
   }
-  return given
-    .replace(/\/+$/, '')
-    .replace(/\/v1(\/messages)?$/, '')
-    .replace(/\/+$/, '')
+  return given.replace(/\/*(\/v1(\/messages)?)?\/*$/, '')
 }

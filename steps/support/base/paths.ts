@@ -1,0 +1,54 @@
+/** What a lane's file holds instead of this machine's paths, and how that is read back. */
+import { realpathSync } from 'node:fs'
+import { basename, relative } from 'node:path'
+import { pathToFileURL } from 'node:url'
+
+/**
+ * The directories of a run's lanes. In a lane's file its own is `<workdir>`, and another
+ * lane's a path relative to the run's. A `<workdir>` that somebody said gets a backslash.
+ */
+export class Paths {
+  readonly #run: string
+  /** Each spelling of a directory that a tool may use, and the directory. */
+  readonly #spellings = new Map<string, string>()
+  #pattern = /<\\*workdir>/g
+
+  constructor(workdir: string) {
+    this.#run = this.#add(workdir)
+  }
+
+  #add(path: string): string {
+    const known = this.#spellings.get(path)
+    if (known) return known
+    const real = realpathSync(path)
+    for (const name of [path, real]) {
+      const spellings = [name, name.replaceAll('\\', '/'), name.replaceAll('\\', '\\\\')]
+      spellings.push(pathToFileURL(name).href)
+      for (const spelling of spellings) this.#spellings.set(spelling, real)
+    }
+    const longestFirst = [...this.#spellings.keys()].sort((a, b) => b.length - a.length)
+    const names = longestFirst.map((name) => name.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&'))
+    // A sibling whose name only begins the same is another folder.
+    const pattern = `<\\\\*workdir>|(?:${names.join('|')})(?![\\w-]|\\.\\w)`
+    this.#pattern = new RegExp(pattern, 'g')
+    return real
+  }
+
+  /** Text as the file of a lane that works in `workdir` holds it. */
+  fold(text: string, workdir: string): string {
+    const own = this.#add(workdir)
+    return text.replace(this.#pattern, (found) => {
+      const path = this.#spellings.get(found)
+      if (path === undefined) return found.replace('<', '<\\')
+      if (path === own) return '<workdir>'
+      return relative(this.#run, path).replaceAll('\\', '/') || `../${basename(path)}`
+    })
+  }
+}
+
+/** Text from the file of a lane that works in `workdir`, as it was said. */
+export function unfold(text: string, workdir: string): string {
+  return text.replace(/<(\\*)workdir>/g, (found, slashes) =>
+    slashes ? found.replace('\\', '') : workdir,
+  )
+}

@@ -3,6 +3,9 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { readFolder } from '../steps/support/base/lane-file.ts'
+import { bash, describeTools } from '../steps/support/tools/bash.ts'
+import { editFile, readFile, writeFile } from '../steps/support/tools/files.ts'
 
 const folder = join(import.meta.dirname, '..', 'steps')
 const names = readdirSync(folder).filter((name) => /^\d\d-.*\.ts$/.test(name))
@@ -145,12 +148,13 @@ test('the check sees a change that is not named, and a name that did not change'
 })
 
 test('the tools that 02 spells out are the ready ones', () => {
-  const plain = (text: string) => text.replace(/\s+/g, ' ')
-  const spelled = plain(steps.get('02-tool-use.ts')?.statements.get('TOOLS') ?? '')
-  const ready = ['bash', 'files'].flatMap((file) => {
-    const source = readFileSync(join(folder, 'support', 'tools', `${file}.ts`), 'utf8')
-    return Array.from(source.matchAll(/: Tool = (\{\n[\s\S]*?\n\})\n/g), ([, it]) => it)
-  })
-  assert.equal(ready.length, 4)
-  assert.equal(spelled, `const TOOLS: Tool[] = [ ${plain(ready.join(', '))}, ]`)
+  const ready = [bash, readFile, writeFile, editFile]
+  // Its recording is what it sends: whoever edits only one of the two hears of it.
+  const [{ header }] = readFolder(join(folder, '..', 'logs', 'recorded', '02-tool-use'))
+  assert.deepEqual(header.tools, describeTools(ready))
+  const spelled = steps.get('02-tool-use.ts')?.statements.get('TOOLS') ?? ''
+  assert.deepEqual(
+    Array.from(spelled.matchAll(/ run: (\w+),/g), ([, run]) => run),
+    ready.map(({ run }) => run.name),
+  )
 })

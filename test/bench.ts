@@ -5,15 +5,13 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import process from 'node:process'
 import { pathToFileURL } from 'node:url'
-import { calls, makeRoot, startServer, text, wait } from './server.ts'
+import { calls, makeRoot, startServer, text } from './server.ts'
 
 const TURNS = 1000
 const END = 100 // turns, first and last, that are shown by themselves
 const BATCH = 10 // turns of one loop, then as many of the other
 const RUNS = 5
 const STARTS = 7
-const WAIT = 200 // ms that each child of step 10 waits for its one reply
-const CHILDREN = 4
 
 /** Milliseconds of each turn; bytes after the first END turns, and after all. */
 type Run = { times: number[]; memory: Record<number, { heap: number; peak: number }> }
@@ -105,24 +103,6 @@ async function seconds(command: string[]): Promise<number> {
   return (performance.now() - began) / 1000
 }
 
-/** Milliseconds until step 10's parent has the results of so many children at once. */
-async function wallTime(children: number): Promise<number> {
-  let [sent, took] = [0, 0]
-  const tasks = Array(children).fill({ name: 'task', input: { prompt: 'Wait.' } })
-  const server = await startServer(({ messages }) => {
-    if (messages[0].content === 'Wait.') return wait(WAIT, text('Waited.'))
-    took = performance.now() - sent
-    if (messages.length > 1) return text('Done.')
-    return (...request) => {
-      sent = performance.now()
-      calls(...tasks)(...request)
-    }
-  })
-  await start(byTsx('steps/10-parallel.ts', '--live', 'Start.'), server.url).ended
-  await server.close()
-  return took
-}
-
 /** What step 04's parent sends beside its messages. */
 async function request(): Promise<string> {
   const server = await startServer(() => text('Done.'))
@@ -164,12 +144,6 @@ for (let i = 0; i < STARTS; i++) {
   first.push(await seconds(['npx', 'tsx', STEP]))
   if (typescript) plain.push(await seconds([process.execPath, STEP]))
 }
-const [many, one]: number[][] = [[], []]
-for (let i = 0; i < STARTS; i++) {
-  many.push(await wallTime(CHILDREN))
-  one.push(await wallTime(1))
-}
-
 process.stdout.write(`${'a step'.padStart(39)}${'beside it'.padStart(11)}  ratio\n`)
 const both = (title: string, unit: string, of: (run: Run) => number[]) =>
   row(title, unit, steps.flatMap(of), loops.flatMap(of))
@@ -187,13 +161,11 @@ for (const turn of [END, TURNS]) {
 row('offline run', 's', offline, imports)
 if (typescript) row("the README's first command", 's', first, plain)
 else process.stdout.write(`the README's first command  ${median(first).toFixed(2)} s\n`)
-row(`${CHILDREN} children at once`, 'ms', many, one)
 process.stdout.write(`
 Step 04 beside test/bench-loop.ts, the shortest loop with the same tool and request, on
 the same server; its offline run beside a script that only imports the same packages; npx
-tsx beside node alone (${typescript ? process.version : `not measured: ${process.version} cannot`});
-step 10's children, each waiting ${WAIT} ms, beside one. Medians of ${RUNS} runs, of ${STARTS} for the
-last three rows; the loops take turns of ${BATCH} requests. A turn lasts from the server's
+tsx beside node alone (${typescript ? process.version : `not measured: ${process.version} cannot`}).
+Medians of ${RUNS} runs, of ${STARTS} for the last two rows; the loops take turns of ${BATCH} requests. A turn lasts from the server's
 reply to the next request. Heap is what is in use after a collection, peak the most that
 was ever taken.
 `)

@@ -7,9 +7,7 @@ import { after, before, describe, test } from 'node:test'
 import { requestError } from '../steps/support/base/protocol.ts'
 import { recoverLane } from '../steps/support/run/resume.ts'
 import {
-  type Answer,
   about,
-  assertReplays,
   bash,
   byPrompt,
   type Context,
@@ -18,20 +16,16 @@ import {
   envFile,
   filesOf,
   type Json,
-  laneOf,
   logFolder,
   MODEL,
   makeRoot,
   posix,
-  promptOf,
   read,
   resultsIn,
-  runLive,
   runStep,
   type Server,
   type StepOptions,
   serve,
-  stall,
   startServer,
   startStep,
   task,
@@ -54,50 +48,6 @@ const messagesIn = (lines: string): Json[] =>
     .map((line) => JSON.parse(line))
     .filter(({ role }) => role)
     .map(({ role, content }) => ({ role, content }))
-
-test('a child of this run comes back as logged, and its file goes on', async (t) => {
-  const root = makeRoot(t)
-  const child = () => {
-    const [folder] = fs.readdirSync(join(root, 'logs', 'live'))
-    return filesOf(join(root, 'logs', 'live', folder))['sub-1.log']
-  }
-  let then = ''
-  const script = byPrompt({
-    one: [calls(task('look', { agent: 'scout' })), text('So far.')],
-    look: [calls(read(), read('gone.md')), calls(read()), text('First report.')],
-    two: [calls(resume('And the tests?')), text('Seen.')],
-    [`And the tests?${CHANGED}`]: [calls(read('test.mjs')), text('Second report.')],
-  })
-  const run = await runLive(
-    t,
-    (body, n) => {
-      if (promptOf(body) === 'two') then ||= child()
-      return script(body, n)
-    },
-    { step: STEP, root, stdin: 'one\ntwo\n' },
-  )
-  assert.deepEqual([run.code, run.stderr], [0, ''])
-  const [look] = about(run.requests, 'look')
-  const [again] = about(run.requests, `And the tests?${CHANGED}`)
-  const prompt = { role: 'user', content: `And the tests?${CHANGED}` }
-  assert.deepEqual(again.messages, [...messagesIn(then), prompt])
-  assert.equal(again.messages.length, 7)
-  assert.deepEqual([again.system, again.tools], [look.system, look.tools])
-
-  const [first] = resultsOf(run.requests, 'one')
-  assert.match(first.content, /^completed \(3 turns.*First report\..*resume "sub-1"/s)
-  const [second] = resultsOf(run.requests, 'two')
-  assert.match(second.content, /^completed \(2 turns, 20 tokens in, 10 out\)/)
-  assert.match(second.content, /Its report:\nSecond report\./)
-  assert.doesNotMatch(second.content, /First report/)
-
-  assert(child().startsWith(then), 'what was there stays, line 1 too')
-  const { lines, messages } = laneOf(run, 'sub-1')
-  assert.equal(lines.filter((line) => line.lane).length, 1)
-  assert.equal(messages[7].content[0].id, 'tool_4', 'ids are numbered on')
-  assert.match(run.stdout, /\nsub-1: 10 messages, .*, tokens 50 in, 25 out\n/)
-  await assertReplays(STEP, run)
-})
 
 /** One finished live run, which the tests below continue, each a copy of it. */
 const workdir = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'resume-test-')))
@@ -177,7 +127,9 @@ describe('--continue', { concurrency: 4 }, () => {
     const [child] = about(requests, `And now?${CHANGED}`)
     assert.deepEqual(child.messages.slice(0, -1), messagesIn(finished.files['sub-1.log']))
     const [one, two, none] = resultsOf(requests, 'more of it')
-    assert.match(one.content, /^completed \(1 turn.*Second report.*resume "sub-1"/s)
+    assert.match(one.content, /^completed \(1 turn, 10 tokens in, 5 out\)/)
+    assert.match(one.content, /Second report.*resume "sub-1"/s)
+    assert.doesNotMatch(one.content, /First/)
     assert.match(two.content, /Another report.*resume "sub-2"/s)
     assert.equal(none.content, 'There is no sub-3 in this run, only sub-1, sub-2.')
 
@@ -280,92 +232,46 @@ describe('--continue', { concurrency: 4 }, () => {
   })
 })
 
-describe('killed', { concurrency: 4, ...posix }, () => {
-  /** Kills a run at its request for which `isMoment` holds, or in its tool; continues it. */
-  async function killed(
-    t: Context,
-    scripts: Record<string, Answer[]>,
-    isMoment: (prompt: string, body: Json) => boolean,
-  ) {
-    const root = makeRoot(t)
-    const own = fs.mkdtempSync(join(workdir, 'killed-'))
-    for (const name of ['README.md', 'wait.mjs'])
-      fs.copyFileSync(join(workdir, name), join(own, name))
-    const script = byPrompt(scripts)
-    let run: ReturnType<typeof startStep> | undefined
-    const server = await serve(t, (body, n) => {
-      if (!run?.child.killed && isMoment(promptOf(body), body)) run?.child.kill('SIGKILL')
-      return script(body, n)
-    })
-    const options = { ...more(server, root, 'on'), env: { WORKDIR: own } }
-    run = startStep({ ...options, args: ['one'] })
-    if (scripts.tool) {
-      await until(() => fs.existsSync(join(own, 'waits')))
-      run.child.kill('SIGKILL')
-    }
-    assert.equal((await run.result).signal, 'SIGKILL')
-    fs.writeFileSync(join(own, 'go'), '')
-    const [name] = fs.readdirSync(join(root, 'logs', 'live'))
-    const folder = join(root, 'logs', 'live', name)
-    const left = filesOf(folder)
-    assert(Object.keys(left).some((file) => file.includes('.lock')))
-    const before = server.requests.length
-    const next = await runStep(options)
-    assert.equal(next.code, 0, next.stderr)
-    assert.deepEqual(server.refused, [])
-    const files = filesOf(folder)
-    for (const [file, content] of Object.entries(left)) {
-      if (file.includes('.lock')) assert(!(file in files), `${file} was taken over`)
-      else assert(files[file].startsWith(content), file)
-    }
-    return server.requests.slice(before).map(({ body }) => body)
-  }
-
-  test('while the model is asked', async (t) => {
-    const scripts = { one: [stall()], on: [text('Done.')] }
-    const [{ messages }] = await killed(t, scripts, (prompt) => prompt === 'one')
-    assert.deepEqual(
-      messages.map(({ content }: Json) => content),
-      ['one', 'on'],
-    )
-  })
-
-  const again = {
+test('killed, in parent and child, and continued: both lanes go on', posix, async (t) => {
+  const root = makeRoot(t)
+  const own = fs.mkdtempSync(join(workdir, 'killed-'))
+  for (const name of ['README.md', 'wait.mjs'])
+    fs.copyFileSync(join(workdir, name), join(own, name))
+  const script = byPrompt({
+    one: [calls(read(), task('look'))],
+    look: [calls(read()), calls(bash('node wait.mjs'))],
     on: [calls(resume('Well?')), text('Done.')],
     [`Well?${CHANGED}`]: [text('Here.')],
-  }
-  const children: Record<string, Record<string, Answer[]>> = {
-    "a child's model is asked": {
-      one: [calls(read(), task('look'))],
-      look: [calls(read()), stall()],
-    },
-    "a child's tool runs": {
-      one: [calls(read(), task('tool'))],
-      tool: [calls(bash('node wait.mjs'))],
-    },
-  }
-  for (const [name, scripts] of Object.entries(children)) {
-    test(`while ${name}: both lanes go on`, async (t) => {
-      const requests = await killed(t, { ...scripts, ...again }, (prompt, body) => {
-        return prompt === 'look' && body.messages.length === 3
-      })
-      const unknown = 'Unknown: the run ended before this call was answered.'
-      const results = requests[0].messages[2].content
-      assert.deepEqual(
-        results.map(({ tool_use_id: id, content }: Json) => [id, content]),
-        [
-          ['tool_1', unknown],
-          ['tool_2', unknown],
-        ],
-      )
-      const [child] = about(requests, `Well?${CHANGED}`)
-      assert.equal(child.messages.length, 4)
-      const [{ content, is_error }] = child.messages[2].content
-      if (scripts.look) assert.match(content, /Read me/, 'what was done stays')
-      else assert.deepEqual([content, is_error], [unknown, true])
-      assert.match(resultsOf(requests, 'on')[0].content, /^completed \(1 turn.*Here\./s)
-    })
-  }
+  })
+  const server = await serve(t, script)
+  const options = { ...more(server, root, 'on'), env: { WORKDIR: own } }
+  const run = startStep({ ...options, args: ['one'] })
+  await until(() => fs.existsSync(join(own, 'waits')))
+  run.child.kill('SIGKILL')
+  assert.equal((await run.result).signal, 'SIGKILL')
+  fs.writeFileSync(join(own, 'go'), '')
+  const [name] = fs.readdirSync(join(root, 'logs', 'live'))
+  const folder = join(root, 'logs', 'live', name)
+  const left = filesOf(folder)
+  const next = await runStep(options)
+  assert.equal(next.code, 0, next.stderr)
+  assert.deepEqual(server.refused, [])
+  const files = filesOf(folder)
+  assert.deepEqual(Object.keys(files), ['parent.log', 'sub-1.log'], 'the lock is gone')
+  for (const file of Object.keys(files)) assert(files[file].startsWith(left[file]), file)
+
+  const unknown = 'Unknown: the run ended before this call was answered.'
+  const requests = server.requests.slice(3).map(({ body }) => body)
+  const answers = requests[0].messages[2].content
+  assert.deepEqual(
+    answers.map(({ tool_use_id: id, content }: Json) => `${id} ${content}`),
+    [`tool_1 ${unknown}`, `tool_2 ${unknown}`],
+  )
+  const [child] = about(requests, `Well?${CHANGED}`)
+  const [, , seen, , lost] = child.messages.map(({ content }: Json) => content[0])
+  assert.match(seen.content, /Read me/, 'what was done stays')
+  assert.deepEqual([lost.content, lost.is_error], [unknown, true])
+  assert.match(resultsOf(requests, 'on')[0].content, /^completed \(1 turn.*Here\./s)
 })
 
 describe('a file that was cut, or is broken', () => {

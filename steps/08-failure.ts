@@ -15,8 +15,8 @@
  *   crashed     an error, a refusal, no text    the same, with the reason
  *
  * Builds on  07
- * Changes    PARENT_TOOLS, LAST_CALL, MAX_REPORT, Ending, Outcome, agentLoop, runSubagent,
- *            endingOf, taskResult, describe
+ * Changes    PARENT_TOOLS, LAST_CALL, MAX_REPORT, Ending, Outcome, agentLoop,
+ *            runSubagent, endingOf, taskResult, describe
  * Run        npx tsx steps/08-failure.ts
  * Log        diff -r logs/recorded/08-failure.same-cause logs/08-failure
  */
@@ -313,7 +313,7 @@ function childSettings(profile: Profile | undefined, workdir: string) {
   }
 }
 
-/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+/** After a run, however it ended: each open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []

@@ -350,7 +350,7 @@ function readBack(messages: MessageParam[], lane: string, settings: LaneSettings
   repair(messages)
 }
 
-/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+/** After a run, however it ended: each open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []

@@ -6,8 +6,8 @@
  *                                            …  at the same time  …
  *     user       result 1, result 2 ◀──      its report       its report
  *
- * A task waits for the other tools' calls before it, another tool for all calls before it;
- * results stand in the order of the calls, whoever is done first.
+ * A task waits for the other tools' calls before it, another tool for all calls before
+ * it; results stand in the order of the calls, whoever is done first.
  *
  * Builds on  09
  * Changes    SYSTEM, AT_ONCE, RUNNING, ChildSettings, runTools, runSubagent
@@ -369,7 +369,7 @@ function readBack(messages: MessageParam[], lane: string, settings: LaneSettings
   repair(messages)
 }
 
-/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+/** After a run, however it ended: each open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []

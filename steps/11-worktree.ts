@@ -67,7 +67,8 @@ const PARENT_TOOLS: Tool[] = [
     description:
       'Give a piece of work to a subagent. It knows only what prompt says, and only its' +
       ' last text comes back. It works beside you or, with worktree, in a git worktree' +
-      ' of its own, which starts from the last commit: uncommitted changes are not in it.',
+      ' of its own, which starts from the last commit: uncommitted changes are not' +
+      ' in it.',
     input_schema: {
       type: 'object',
       properties: {
@@ -408,7 +409,7 @@ function readBack(messages: MessageParam[], lane: string, settings: LaneSettings
   repair(messages)
 }
 
-/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+/** After a run, however it ended: each open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []

@@ -8,7 +8,7 @@
  *     the newest turns ───────────────────────────────────────▶ were
  *
  * Step 04 once more, turned on oneself: another array, and only its text comes back. What
- * was asked stays word for word. What is gone is gone from the requests, not from the log.
+ * was asked stays word for word. What is gone from the requests is still in the log.
  *
  * Builds on  11
  * Changes    LIMIT, KEEP_TURNS, SUM_UP, RunOptions, agentLoop, compact
@@ -67,7 +67,8 @@ const PARENT_TOOLS: Tool[] = [
     description:
       'Give a piece of work to a subagent. It knows only what prompt says, and only its' +
       ' last text comes back. It works beside you or, with worktree, in a git worktree' +
-      ' of its own, which starts from the last commit: uncommitted changes are not in it.',
+      ' of its own, which starts from the last commit: uncommitted changes are not' +
+      ' in it.',
     input_schema: {
       type: 'object',
       properties: {
@@ -133,8 +134,8 @@ const LIMIT = { tokens: 100_000, bytes: 6_500 }[session.unit]
 const KEEP_TURNS = 2
 
 const SUM_UP =
-  'Sum up this conversation for yourself: from now on you know only what you were asked,' +
-  ' your summary and the newest turns. Keep what is still needed: files read or changed' +
+  'Sum up this conversation for yourself: from now on you know only what you were' +
+  ' asked, your summary and the newest turns. Keep what is still needed: files read or changed' +
   ' and what matters in them, decisions and reasons, what failed, what is open.'
 
 const LAST_CALL =
@@ -456,7 +457,7 @@ function readBack(messages: MessageParam[], lane: string, settings: LaneSettings
   repair(messages)
 }
 
-/** After a run, however it ended: every open call gets a result, or the API refuses it. */
+/** After a run, however it ended: each open call gets a result, or the API refuses it. */
 function repair(messages: MessageParam[]): MessageParam | undefined {
   const { role, content } = messages.at(-1) ?? { role: 'user', content: '' }
   const blocks = role === 'assistant' && Array.isArray(content) ? content : []

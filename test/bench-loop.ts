@@ -4,7 +4,7 @@
  */
 import Anthropic from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { readFile } from '../steps/support/tools/files.ts'
+import { runReadFile } from '../steps/support/tools/files.ts'
 
 const client = new Anthropic()
 const { system, tools } = JSON.parse(process.argv[2])
@@ -21,7 +21,7 @@ for (;;) {
   messages.push({ role: 'assistant', content })
   const call = content.find((block) => block.type === 'tool_use')
   if (!call) break
-  const result = readFile(call.input as { path: string }, { workdir })
+  const result = await runReadFile(call.input as { path: string }, { workdir })
   messages.push({
     role: 'user',
     content: [{ type: 'tool_result', tool_use_id: call.id, content: result }],

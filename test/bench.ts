@@ -5,20 +5,20 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import process from 'node:process'
 import { pathToFileURL } from 'node:url'
-import { calls, makeRoot, startServer, text, wait } from './server.ts'
+import { calls, makeRoot, startServer, text } from './server.ts'
 
 const TURNS = 1000
 const END = 100 // turns, first and last, that are shown by themselves
 const BATCH = 10 // turns of one loop, then as many of the other
 const RUNS = 5
 const STARTS = 7
-const WAIT = 200 // ms that each child of step 10 waits for its one reply
-const CHILDREN = 4
 
 /** Milliseconds of each turn; bytes after the first END turns, and after all. */
 type Run = { times: number[]; memory: Record<number, { heap: number; peak: number }> }
 
 const STEP = 'steps/04-subagent.ts'
+// Since 22.18 a Node runs TypeScript by itself.
+const { typescript } = process.features as { typescript?: unknown }
 const LOOP = join(import.meta.dirname, 'bench-loop.ts')
 const PROBE = pathToFileURL(join(import.meta.dirname, 'bench-probe.ts')).href
 const root = makeRoot()
@@ -31,11 +31,18 @@ process.on('exit', () => {
   for (const child of children) child.kill('SIGKILL')
 })
 
+/** The command that runs a program by tsx, without its own start-up. */
+const byTsx = (path: string, ...args: string[]) => {
+  return [process.execPath, '--import', 'tsx', path, ...args]
+}
+
 /** Starts a program in `root`; with a server's `url` it can be asked for its memory. */
-function start(path: string, args: string[] = [], url?: string) {
-  const probe = url ? ['--import', PROBE] : []
-  const child = spawn(process.execPath, ['--import', 'tsx', ...probe, path, ...args], {
+function start(command: string[], url?: string) {
+  const probe = url ? ['--import', PROBE] : [] // behind tsx, which reads it
+  const [program, ...args] = command.toSpliced(3, 0, ...probe)
+  const child = spawn(program, args, {
     cwd: root,
+    shell: process.platform === 'win32' && program === 'npx', // npx.cmd, there
     env: {
       ...process.env,
       ...(url && { ANTHROPIC_API_KEY: 'key-of-the-bench', ANTHROPIC_BASE_URL: url }),
@@ -47,13 +54,13 @@ function start(path: string, args: string[] = [], url?: string) {
   children.add(child)
   const ended = once(child, 'close').then(([code]) => {
     children.delete(child)
-    if (code !== 0) throw new Error(`${path} ended with exit code ${code}.`)
+    if (code !== 0) throw new Error(`${args.join(' ')} ended with exit code ${code}.`)
   })
   return { child, ended }
 }
 
 /** Runs a loop to its end; before each batch it waits for the other one in `meet`. */
-async function measure(path: string, args: string[], meet: () => Promise<void>) {
+async function measure(command: string[], meet: () => Promise<void>) {
   const run: Run = { times: [], memory: {} }
   let sent = 0
   const server = await startServer(async (_, turn) => {
@@ -72,7 +79,7 @@ async function measure(path: string, args: string[], meet: () => Promise<void>) 
       answer(...request)
     }
   })
-  const { child, ended } = start(path, args, server.url)
+  const { child, ended } = start(command, server.url)
   await ended
   await server.close()
   if (run.times.length < TURNS) throw new Error(JSON.stringify(server.refused))
@@ -90,34 +97,16 @@ function turnstile() {
   }
 }
 
-async function seconds(path: string, args?: string[]): Promise<number> {
+async function seconds(command: string[]): Promise<number> {
   const began = performance.now()
-  await start(path, args).ended
+  await start(command).ended
   return (performance.now() - began) / 1000
-}
-
-/** Milliseconds until step 10's parent has the results of so many children at once. */
-async function wallTime(children: number): Promise<number> {
-  let [sent, took] = [0, 0]
-  const tasks = Array(children).fill({ name: 'task', input: { prompt: 'Wait.' } })
-  const server = await startServer(({ messages }) => {
-    if (messages[0].content === 'Wait.') return wait(WAIT, text('Waited.'))
-    took = performance.now() - sent
-    if (messages.length > 1) return text('Done.')
-    return (...request) => {
-      sent = performance.now()
-      calls(...tasks)(...request)
-    }
-  })
-  await start('steps/10-parallel.ts', ['--live', 'Start.'], server.url).ended
-  await server.close()
-  return took
 }
 
 /** What step 04's parent sends beside its messages. */
 async function request(): Promise<string> {
   const server = await startServer(() => text('Done.'))
-  await start(STEP, ['--live', 'Read the file.'], server.url).ended
+  await start(LIVE, server.url).ended
   await server.close()
   const [{ body }] = server.requests
   return JSON.stringify({ system: body.system, tools: body.tools })
@@ -137,28 +126,24 @@ function row(title: string, unit: string, step: number[], beside: number[]) {
   process.stdout.write(`${line.join('')}\n`)
 }
 
+const LIVE = byTsx(STEP, '--live', 'Read the file.')
 const steps: Run[] = []
 const loops: Run[] = []
 const sent = await request()
 for (let i = 0; i < RUNS; i++) {
   const meet = turnstile()
-  const step = measure(STEP, ['--live', 'Read the file.'], meet)
-  const [a, b] = await Promise.all([step, measure(LOOP, [sent], meet)])
+  const both = [measure(LIVE, meet), measure(byTsx(LOOP, sent), meet)]
+  const [a, b] = await Promise.all(both)
   steps.push(a)
   loops.push(b)
 }
-const offline: number[] = []
-const imports: number[] = []
+const [offline, imports, first, plain]: number[][] = [[], [], [], []]
 for (let i = 0; i < STARTS; i++) {
-  offline.push(await seconds(STEP, ['--offline']))
-  imports.push(await seconds('imports.ts'))
+  offline.push(await seconds(byTsx(STEP)))
+  imports.push(await seconds(byTsx('imports.ts')))
+  first.push(await seconds(['npx', 'tsx', STEP]))
+  if (typescript) plain.push(await seconds([process.execPath, STEP]))
 }
-const [many, one]: number[][] = [[], []]
-for (let i = 0; i < STARTS; i++) {
-  many.push(await wallTime(CHILDREN))
-  one.push(await wallTime(1))
-}
-
 process.stdout.write(`${'a step'.padStart(39)}${'beside it'.padStart(11)}  ratio\n`)
 const both = (title: string, unit: string, of: (run: Run) => number[]) =>
   row(title, unit, steps.flatMap(of), loops.flatMap(of))
@@ -174,12 +159,13 @@ for (const turn of [END, TURNS]) {
   both(`peak after ${turn} turns`, 'MB', ({ memory }) => [memory[turn].peak / 2 ** 20])
 }
 row('offline run', 's', offline, imports)
-row(`${CHILDREN} children at once`, 'ms', many, one)
+if (typescript) row("the README's first command", 's', first, plain)
+else process.stdout.write(`the README's first command  ${median(first).toFixed(2)} s\n`)
 process.stdout.write(`
 Step 04 beside test/bench-loop.ts, the shortest loop with the same tool and request, on
-the same server; its offline run beside a script that only imports the same packages;
-step 10's children, each waiting ${WAIT} ms, beside one. Medians of ${RUNS} runs, of ${STARTS} for the
-last two rows; the loops take turns of ${BATCH} requests. A turn lasts from the server's
+the same server; its offline run beside a script that only imports the same packages; npx
+tsx beside node alone (${typescript ? process.version : `not measured: ${process.version} cannot`}).
+Medians of ${RUNS} runs, of ${STARTS} for the last two rows; the loops take turns of ${BATCH} requests. A turn lasts from the server's
 reply to the next request. Heap is what is in use after a collection, peak the most that
 was ever taken.
 `)

@@ -1,172 +1,98 @@
 /** Step 06: what runs unasked, what is refused, and how the reader is asked. */
 import assert from 'node:assert/strict'
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { about, byPrompt, envFile, laneOf, resultsIn, runLive, serve } from './live.ts'
-import { calls, type Json, makeRoot, text } from './server.ts'
+import { readFolder } from '../steps/support/base/lane-file.ts'
+import {
+  about,
+  bash,
+  byPrompt,
+  calls,
+  envFile,
+  filesOf,
+  type Json,
+  makeRoot,
+  resultsIn,
+  runLive,
+  serve,
+  task,
+  text,
+  write,
+} from './live.ts'
 import { noTerminal, onTerminal } from './terminal.ts'
 
 const STEP = '06-tool-gate'
-const bash = (command: string, more: Json = {}) => ({
-  name: 'bash',
-  input: { command, ...more },
-})
-const task = (prompt: string) => ({ name: 'task', input: { prompt } })
-const write = (path: string, content = '') => ({
-  name: 'write_file',
-  input: { path, content },
-})
-const edit = (path: string, old_text: string, new_text: string) => ({
-  name: 'edit_file',
-  input: { path, old_text, new_text },
-})
+const PATHS = '/^[\\w/-]+\\.(mjs|md)$/'
+const RULES: Record<string, string> = {
+  bash: '/^node \\w[\\w/-]*\\.mjs$/',
+  write_file: PATHS,
+  edit_file: PATHS,
+}
 
-describe('without a terminal', { concurrency: 4 }, () => {
-  const allowed: [call: Json, says: RegExp][] = [
-    [write('a.mjs', "console.log('a ran')"), /^Wrote/],
-    [write('notes/deep-er/b.md', 'Note.'), /^Wrote/],
-    [edit('a.mjs', "'a ran'", "'a ran again'"), /./],
-    [{ name: 'read_file', input: { path: 'a.mjs' } }, /a ran again/],
-    [bash('node a.mjs'), /^a ran again\n$/],
-  ]
-  // All of these would leave a file named no behind, if anything of them ran.
-  const commands = [
-    'node a.mjs; echo > no',
-    'node a.mjs\necho > no',
-    'node a.mjs\r\necho > no',
-    'node a.mjs\u2028echo > no',
-    'node a.mjs && echo > no',
-    'node a.mjs || echo > no',
-    'node a.mjs | tee no',
-    'node a.mjs & echo > no',
-    'node a.mjs > no',
-    'node a.mjs $(echo > no)',
-    'node a.mjs `echo > no`',
-    'node $(echo > no)a.mjs',
-    'echo > no; node a.mjs',
-    'echo > no\nnode a.mjs',
-    'A=$(echo > no) node a.mjs',
-    `node -e "fs.writeFileSync('no', '')"`,
-    'node a.mjs\n',
-    ' node a.mjs',
-    'Node a.mjs',
-    'node ../a.mjs',
-    'node a.js',
-    'echo > no',
-    '',
-  ]
-  const paths = ['no', '../no.mjs', '.agents/no.md', 'no.mjs\n', 'no.mjs.sh', 'no.js', '']
-  const refused = [
-    ...commands.map((command) => bash(command)),
-    ...paths.map((path) => write(path)),
-    ...paths.map((path) => edit(path, 'a', 'b')),
-  ]
-  const all = [...allowed.map(([call]) => call), ...refused]
-  const RULES: Record<string, string> = {
-    bash: '/^node \\w[\\w/-]*\\.mjs$/',
-    write_file: '/^[\\w/-]+\\.(mjs|md)$/',
-    edit_file: '/^[\\w/-]+\\.(mjs|md)$/',
+// The calls stand in the recording; all but the first five would leave a file named no.
+test('without a terminal rules decide, in both lanes, and nothing else runs', () => {
+  const folder = join(import.meta.dirname, 'scenarios', `${STEP}.rules`)
+  for (const { name, messages } of readFolder(folder)) {
+    const [asked, told] = messages.slice(1, 3).map(({ content }) => content as Json[])
+    assert(asked.length > 40)
+    for (const [i, { content, is_error }] of told.entries()) {
+      const tool = asked[i].name
+      const refused = `Refused, not run. Of ${tool} only ${RULES[tool]} may run.`
+      const at = `${name}: ${JSON.stringify(asked[i].input)}`
+      assert.equal(is_error, i < 5 ? undefined : true, at)
+      if (i >= 5) assert.equal(content, refused, at)
+    }
+    assert.equal(told[4].content, 'a ran again\n')
   }
+  const [parent] = readFolder(folder)
+  const found = 'README.md a.mjs look.mjs notes src test.mjs\\nok\\n'
+  assert(JSON.stringify(parent.messages).includes(found), 'no file named no')
+})
 
-  test('rules decide, in both lanes, and the reason stands in the history', async (t) => {
-    const run = await runLive(
-      t,
-      byPrompt({
-        parent: [calls(...all), calls(task('child')), text('So.')],
-        child: [calls(...all), text('Report.')],
-      }),
-      { step: STEP, args: ['parent'] },
-    )
-    const workdir = join(run.root, '.workspace', STEP)
-    for (const prompt of ['parent', 'child']) {
-      const results = resultsIn(about(run.requests, prompt)[1])
-      for (const [i, [call, says]] of allowed.entries()) {
-        assert.match(results[i].content, says, `${prompt}: ${JSON.stringify(call)}`)
-        assert.equal(results[i].is_error, undefined)
-      }
-      for (const [i, { content, is_error }] of results.slice(allowed.length).entries()) {
-        const { name } = refused[i]
-        const reason = `Refused, not run. Of ${name} only ${RULES[name]} may run.`
-        assert.equal(content, reason, `${prompt}: ${JSON.stringify(refused[i])}`)
-        assert.equal(is_error, true)
-      }
-    }
-    const made = readdirSync(workdir, { recursive: true }).map(String)
-    assert.deepEqual(
-      made.filter((name) => /\bno\b/.test(name)),
-      [],
-    )
-    assert(!existsSync(join(workdir, '..', 'no.mjs')))
-    for (const lane of ['parent', 'sub-1']) {
-      const logged = JSON.stringify(laneOf(run, lane).messages)
-      const count = logged.split('Refused, not run. Of bash only').length - 1
-      assert.equal(count, commands.length)
-    }
-    assert.doesNotMatch(run.stdout, /Allow it/)
-    assert.equal(run.code, 0)
-  })
-
-  test('an unknown tool or a wrong input does not come so far', async (t) => {
-    const run = await runLive(
-      t,
-      [
-        calls(
-          { name: 'fly' },
-          { name: 'bash', input: { command: 5 } },
-          task(' \n'),
-          write('a.mjs'),
-        ),
-        text('So.'),
-      ],
-      { step: STEP, args: ['Go.'] },
-    )
-    const [fly, wrong, blank] = resultsIn(run.requests[1]).map(({ content }) => content)
-    assert.match(fly, /^No tool fly, only /)
-    assert.equal(wrong, 'bash.command must be a string, not 5')
-    assert.match(blank, /^task\.prompt must be text, not blank/)
-  })
+test('live, nobody is asked where there is no terminal', async (t) => {
+  const script = [calls(bash('echo > no')), text('So.')]
+  const run = await runLive(t, script, { step: STEP, args: ['Go.'] })
+  assert.match(resultsIn(run.requests[1])[0].content, /^Refused, not run\. Of bash only/)
+  assert.doesNotMatch(run.stdout, /Allow it/)
+  assert.equal(run.code, 0)
 })
 
 describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
-  const lastQuestion = (text: string) => text.slice(text.lastIndexOf('parent: '))
   const questions = (screen: string) => screen.split('Allow it? [y/N]').length - 1
 
-  test('live, it asks, one question at a time; only yes is yes', async (t) => {
+  test('live, it asks about all that would run; only yes is yes', async (t) => {
     const root = makeRoot(t)
     const workdir = join(root, '.workspace', STEP)
-    const touch = (name: string) => bash(`echo ${name} > ${name}.txt`)
-    const server = await serve(
-      t,
-      byPrompt({
-        parent: [
-          calls(write('a.mjs', ''), bash('node a.mjs'), touch('one'), touch('two')),
-          calls(touch('three'), touch('four'), touch('five'), task('child')),
-          text('All done.'),
-        ],
-        child: [calls(touch('six'), touch('seven')), text('Report.')],
-      }),
+    const asks: [lane: string, call: Json, answer: string][] = [
+      ['parent', bash('echo > one.txt'), 'y'],
+      ['parent', bash('echo > two.txt'), 'n'],
+      ['parent', bash('echo > three.txt'), ''],
+      ['parent', bash('echo > four.txt'), 'YES'],
+      ['parent', bash('echo > five.txt'), 'yep'],
+      // Neither a field that the tool does not have nor a second line is kept back.
+      ['parent', bash('echo > no.txt', { path: 'README.md' }), 'N'],
+      ['parent', bash('echo hello\necho > no.txt'), ''],
+      ['sub-1', bash('echo > six.txt'), ' yes '],
+      ['sub-1', bash('echo > seven.txt'), 'N'],
+    ]
+    const [own, its] = ['parent', 'sub-1'].map((lane) =>
+      asks.filter(([name]) => name === lane).map(([, call]) => call),
     )
+    const script = byPrompt({
+      parent: [calls(write('a.mjs'), ...own, task('child')), text('All done.')],
+      child: [calls(...its), text('Report.')],
+    })
+    const server = await serve(t, script)
     writeFileSync(join(root, '.env'), envFile(server.url))
     const terminal = onTerminal(t, STEP, root)
     await terminal.shows('06 > ')
     terminal.type('\x15parent\r') // Ctrl+U: the step's own prompt is offered
-    const asks = [
-      ['parent', 'one', 'y'],
-      ['parent', 'two', 'n'],
-      ['parent', 'three', ''],
-      ['parent', 'four', 'YES'],
-      ['parent', 'five', 'yep'],
-      ['sub-1', 'six', ' yes '],
-      ['sub-1', 'seven', 'N'],
-    ]
-    for (const [i, [lane, name, answer]] of asks.entries()) {
-      const command = `bash {"command":"echo ${name} > ${name}.txt"}`
-      await terminal.shows(`${lane}: ${command} Allow it? [y/N] `)
-      await sleep(100)
-      assert.equal(questions(terminal.screen()), i + 1, 'no other question yet')
-      assert(!existsSync(join(workdir, `${name}.txt`)), 'nothing runs before the answer')
+    for (const [lane, { name, input }, answer] of asks) {
+      const [file] = /\w+\.txt/.exec(input.command) ?? assert.fail()
+      await terminal.shows(`${lane}: ${name} ${JSON.stringify(input)} Allow it? [y/N] `)
+      assert(!existsSync(join(workdir, file)), 'nothing runs before the answer')
       terminal.type(`${answer}\r`)
     }
     await terminal.shows('All done.')
@@ -177,41 +103,14 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
     const made = readdirSync(workdir).filter((name) => name.endsWith('.txt'))
     assert.deepEqual(made.sort(), ['four.txt', 'one.txt', 'six.txt'])
     const bodies = server.requests.map(({ body }) => body)
-    const no = `Refused, not run. Of bash only ${'/^node \\w[\\w/-]*\\.mjs$/'} may run.`
-    const said = (prompt: string, n: number) =>
-      resultsIn(about(bodies, prompt)[n]).map(({ content }) => content)
-    assert.deepEqual(said('parent', 1).slice(-2), ['(no output)', no])
-    assert.deepEqual(said('parent', 2).slice(0, 3), [no, '(no output)', no])
-    assert.deepEqual(said('child', 1), ['(no output)', no])
-  })
-
-  test('the question shows all that would run', async (t) => {
-    const root = makeRoot(t)
-    const server = await serve(t, [
-      calls(
-        bash('echo lure > no.txt', { path: 'README.md' }),
-        bash('echo hello\necho > no.txt'),
-      ),
-      text('All done.'),
-    ])
-    writeFileSync(join(root, '.env'), envFile(server.url))
-    const terminal = onTerminal(t, STEP, root)
-    await terminal.shows('06 > ')
-    terminal.type('\x15parent\r')
-    for (const _ of [1, 2]) {
-      await terminal.shows('Allow it? [y/N] ')
-      terminal.type('n\r')
-    }
-    await terminal.shows('All done.')
-    const [one, two] = terminal.screen().split('Allow it?').map(lastQuestion)
-
-    await t.test('not a field that the tool does not have in its place', () => {
-      assert.match(one, /echo lure > no\.txt/)
-    })
-    await t.test('two lines do not look like one command', () => {
-      assert.match(two, /echo > no\.txt/)
-      assert.doesNotMatch(two, /echo hello echo >/)
-    })
+    const [parent, child] = ['parent', 'child'].map((prompt) =>
+      resultsIn(about(bodies, prompt)[1]).map(({ content }) => content),
+    )
+    const no = `Refused, not run. Of bash only ${RULES.bash} may run.`
+    assert.deepEqual(
+      [...parent.slice(1, -1), ...child],
+      asks.map(([, , answer]) => (/^\s*y(es)?\s*$/i.test(answer) ? '(no output)' : no)),
+    )
   })
 
   test('children that work at once are asked for one after the other', async (t) => {
@@ -235,15 +134,11 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
     await terminal.shows('Allow it? [y/N] ')
     terminal.type('n\r')
     await terminal.shows('All done.')
-    const [one, two] =
-      terminal.screen().match(/sub-\d: bash {"command":"echo \w+"} Allow/g) ?? []
-    assert.deepEqual(
-      [one, two].sort(),
-      [
-        'sub-1: bash {"command":"echo first"} Allow',
-        'sub-2: bash {"command":"echo second"} Allow',
-      ].sort(),
-    )
+    const asked = terminal.screen().match(/sub-\d: bash {"command":"echo \w+"}/g)
+    assert.deepEqual(asked?.sort(), [
+      'sub-1: bash {"command":"echo first"}',
+      'sub-2: bash {"command":"echo second"}',
+    ])
     const bodies = server.requests.map(({ body }) => body)
     const results = ['first', 'second'].map(
       (prompt) => resultsIn(about(bodies, prompt)[1])[0],
@@ -257,12 +152,8 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
     const terminal = onTerminal(t, STEP, root)
     assert.equal(await terminal.code, 0, terminal.screen())
     assert.equal(questions(terminal.screen()), 0)
-    const read = (folder: string) =>
-      readdirSync(join(root, folder)).map((name) =>
-        readFileSync(join(root, folder, name), 'utf8'),
-      )
-    const recorded = read(`logs/recorded/${STEP}`)
-    assert.deepEqual(read(`logs/${STEP}`), recorded)
-    assert.match(recorded.join(''), /Refused, not run\. Of bash only/)
+    const recorded = filesOf(join(root, 'logs', 'recorded', STEP))
+    assert.deepEqual(filesOf(join(root, 'logs', STEP)), recorded)
+    assert.match(recorded['parent.log'] + recorded['sub-1.log'], /Refused, not run\./)
   })
 })

@@ -1,9 +1,10 @@
-/** What the live tests share: a step asks the loopback server, its logs are read back. */
+/** What live tests share: a step asks the loopback server, its logs are read back. */
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   type Answer,
+  type Context,
   fail,
   type Handler,
   type Json,
@@ -15,11 +16,12 @@ import {
   startServer,
 } from './server.ts'
 
+export * from './server.ts'
+
 export const KEY = 'sk-test-0123456789abcdef'
 export const MODEL = 'test-model'
 
 type Script = Answer[] | Handler
-type Context = { after: (done: () => void | Promise<void>) => void }
 type Auth = Parameters<typeof startServer>[1]
 
 /** A server that is closed after the test. */
@@ -46,7 +48,6 @@ export async function runLive(
   const run = await runStep({
     step: '02-tool-use',
     root: options.root ?? makeRoot(t),
-    tsx: true,
     dotenv: envFile(server.url, more),
     env,
     ...options,
@@ -81,6 +82,21 @@ export async function assertReplays(step: string, run: StepResult): Promise<void
     assert.deepEqual(offline.events, free)
   }
 }
+
+// Calls of tools, for `calls`.
+export const task = (prompt: unknown, more: Json = {}) => ({
+  name: 'task',
+  input: { prompt, ...more },
+})
+export const bash = (command: string, more: Json = {}) => ({
+  name: 'bash',
+  input: { command, ...more },
+})
+export const read = (path = 'README.md') => ({ name: 'read_file', input: { path } })
+export const write = (path: string, content = '') => ({
+  name: 'write_file',
+  input: { path, content },
+})
 
 /** A script by prompt: each has its own answers, in order, whoever is asked. */
 export function byPrompt(scripts: Record<string, Answer[]>): Handler {

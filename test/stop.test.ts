@@ -1,102 +1,63 @@
-/** Step 07 and 08: what Ctrl+C and timeouts end, how fast, and what is left behind. */
+/**
+ * Steps 07 and 08: what Ctrl+C and timeouts end, and what is left behind. How fast is not
+ * measured, since the machine may be busy: a step that does not end is killed and fails.
+ */
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { requestError } from '../steps/support/base/protocol.ts'
 import {
-  about,
-  byPrompt,
-  envFile,
-  laneOf,
-  logFolder,
-  resultsIn,
-  runLive,
-  serve,
-} from './live.ts'
-import {
   type Answer,
+  about,
+  bash,
+  byPrompt,
+  type Context,
   calls,
   editStep,
+  envFile,
+  filesOf,
+  isAlive,
   type Json,
+  laneOf,
+  logFolder,
   makeRoot,
-  readLane,
+  posix,
+  read,
+  resultsIn,
+  runLive,
   type Server,
   type StepResult,
+  serve,
   stall,
   startStep,
+  task,
   text,
-} from './server.ts'
+  until,
+  write,
+} from './live.ts'
 import { noTerminal, onTerminal } from './terminal.ts'
 
-type Context = { after: (done: () => void | Promise<void>) => void }
-
-/** In ms: not never. How fast is not measured here, since the machine may be busy. */
-const SOON = 10_000
 const STOPPED = 'Stopped by Ctrl+C.'
-const posix = { skip: process.platform === 'win32' && 'needs signals' }
-const task = (prompt: string, more: Json = {}) => ({
-  name: 'task',
-  input: { prompt, ...more },
-})
-const write = (path: string, content: string) => ({
-  name: 'write_file',
-  input: { path, content },
-})
-const node = (path: string) => ({ name: 'bash', input: { command: `node ${path}` } })
 
-/** Takes no notice of signals, and leaves a grandchild that has a session of its own. */
+/** Takes no notice of signals, and leaves a grandchild. */
 const TRAP = `import { spawn } from 'node:child_process'
 import { renameSync, writeFileSync } from 'node:fs'
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => {})
-setInterval(() => {}, 1000)
+setTimeout(() => {}, 60_000)
 if (process.argv[2] !== 'deep') {
-  const options = { detached: process.platform === 'linux', stdio: 'ignore' }
-  const deep = spawn(process.execPath, ['trap.mjs', 'deep'], options)
+  const deep = spawn(process.execPath, ['trap.mjs', 'deep'], { stdio: 'ignore' })
   console.log('trapped')
   writeFileSync('pids.tmp', process.pid + ' ' + deep.pid)
   renameSync('pids.tmp', 'pids')
 }
 `
-const trap = [write('trap.mjs', TRAP), node('trap.mjs')]
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-  } catch {
-    return false
-  }
-  if (process.platform !== 'linux') return true
-  // One that nobody has waited for is dead all the same.
-  return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-}
-
-async function until(condition: () => unknown, what: string, ms = 15_000): Promise<void> {
-  for (const start = Date.now(); !condition(); await sleep(10)) {
-    if (Date.now() - start > ms) assert.fail(`waited in vain for ${what}`)
-  }
-}
-
-/** Those that a failed test leaves behind must not outlive it. */
-const traps = new Set<number>()
-process.on('exit', () => {
-  for (const pid of traps) if (isAlive(pid)) process.kill(pid, 'SIGKILL')
-})
+const trap = [write('trap.mjs', TRAP), bash('node trap.mjs')]
 
 /** A killed process may need a moment to be gone. */
 const assertGone = (pids: number[]) =>
-  until(() => !pids.some(isAlive), `the end of ${pids}`).then(() => {
-    for (const pid of pids) traps.delete(pid)
-  })
+  until(() => !pids.some(isAlive), `the end of ${pids}`)
 
 /** The processes of a trap that has gone off. */
 async function trapped(workdir: string): Promise<number[]> {
@@ -104,7 +65,6 @@ async function trapped(workdir: string): Promise<number[]> {
   await until(() => existsSync(path), 'the trap')
   const pids = readFileSync(path, 'utf8').split(' ').map(Number)
   rmSync(path)
-  for (const pid of pids) traps.add(pid)
   assert.deepEqual(pids.map(isAlive), [true, true])
   return pids
 }
@@ -140,7 +100,7 @@ async function reach(server: Server, workdir: string, asked?: string): Promise<n
   return []
 }
 
-/** Starts a step, interrupts it in its moment, and measures how long it takes to end. */
+/** Starts a step, interrupts it in its moment, and waits for its end. */
 async function interrupt(
   t: Context,
   step: string,
@@ -153,25 +113,19 @@ async function interrupt(
   const stdin = 'parent\nafter\n'
   const run = startStep({ step, root, stdin, dotenv: envFile(server.url) })
   const pids = await reach(server, join(root, '.workspace', step), asked)
-  const start = performance.now()
   run.child.kill(signal)
-  await once(run.child, 'exit')
-  const took = performance.now() - start
   const result = await run.result
   assert.deepEqual(server.refused, [])
-  return { ...result, took, pids, server }
+  return { ...result, pids }
 }
 
 /** Every lane of a run can be continued: no call is open in it. */
 function assertAccepted(run: StepResult): void {
-  for (const file of readdirSync(join(run.root, logFolder(run)))) {
-    if (!file.endsWith('.log')) continue
-    const { header, messages } = readLane(run.root, join(logFolder(run), file))
-    const tools = header.tools.map(({ name }: Json) => {
-      return { name, input_schema: { type: 'object' } }
-    })
+  const files = Object.keys(filesOf(join(run.root, logFolder(run))))
+  for (const file of files.filter((name) => name.endsWith('.log'))) {
+    const { header, messages } = laneOf(run, file.replace('.log', ''))
     const next = [...messages, { role: 'user', content: 'Go on.' }]
-    const body = { model: 'm', max_tokens: 1, tools, messages: next }
+    const body = { model: 'm', max_tokens: 1, tools: header.tools, messages: next }
     assert.equal(requestError(body), undefined, file)
   }
 }
@@ -189,7 +143,6 @@ describe('stop', { concurrency: 2 }, () => {
         test(`${step}, in ${name}`, async (t) => {
           const run = await interrupt(t, step, name)
           assert.equal(run.code, 130, run.stderr)
-          assert(run.took < SOON, `it took ${run.took} ms`)
           await assertGone(run.pids)
           const calling = name === "the parent's model call"
           const said = calling
@@ -202,10 +155,7 @@ describe('stop', { concurrency: 2 }, () => {
           assert(!existsSync(join(run.root, '.workspace', step, 'no.md')))
           const results = resultsOf(laneOf(run).messages)
           if (name.startsWith('a child')) {
-            assert.deepEqual(
-              results.map(({ is_error }) => is_error),
-              results.map(() => true),
-            )
+            assert(results.every(({ is_error }) => is_error))
             const [how, words] = results[0].content.split('\n\n')
             if (step === '07-stop') assert.equal(how, STOPPED)
             else {
@@ -213,11 +163,7 @@ describe('stop', { concurrency: 2 }, () => {
               const label = 'Its last words, no report:\nI look.'
               assert.equal(words, name.endsWith('tool') ? label : 'No other words.')
             }
-            const rest = results.slice(1).map(({ content }) => content)
-            assert.deepEqual(
-              rest,
-              rest.map(() => STOPPED),
-            )
+            for (const { content } of results.slice(1)) assert.equal(content, STOPPED)
           }
           if (!name.endsWith('tool')) return
           const lane = name.startsWith('a child') ? 'sub-1' : 'parent'
@@ -238,24 +184,20 @@ describe('stop', { concurrency: 2 }, () => {
     })) {
       test(`${step}: simply the end`, async (t) => {
         const run = await interrupt(t, step, name)
-        assert.equal(run.code, 130)
-        assert.equal(run.signal, null)
-        assert.equal(run.stderr, '')
-        assert(run.took < SOON, `it took ${run.took} ms`)
+        assert.deepEqual([run.code, run.signal, run.stderr], [130, null, ''])
         await assertGone(run.pids)
       })
     }
   })
 
   describe('other signals end all at once', { concurrency: 4, ...posix }, () => {
-    for (const [signal, number] of Object.entries({
-      SIGTERM: 15,
-      SIGHUP: 1,
-      SIGQUIT: 3,
-    })) {
+    for (const [signal, number] of [
+      ['SIGTERM', 15],
+      ['SIGHUP', 1],
+      ['SIGQUIT', 3],
+    ] as const) {
       test(signal, async (t) => {
-        const by = signal as NodeJS.Signals
-        const run = await interrupt(t, '07-stop', "a child's tool", by)
+        const run = await interrupt(t, '07-stop', "a child's tool", signal)
         assert.deepEqual([run.code, run.signal], [128 + number, null])
         await assertGone(run.pids)
       })
@@ -266,38 +208,27 @@ describe('stop', { concurrency: 2 }, () => {
     /** Starts 07 with a bash that never ends, does this, and keeps the process alive. */
     async function start(t: Context, does: string, scripts: Record<string, Answer[]>) {
       const root = makeRoot(t)
-      const never = `run: () => new Promise(() => { setInterval(() => {}, 1000); ${does} }),`
-      editStep(root, '07-stop', 'run: bash,', never)
+      const never = `new Promise(() => { setInterval(() => {}, 1000); ${does} })`
+      editStep(root, '07-stop', '= [bash,', `= [{ ...bash, run: () => ${never} },`)
       const server = await serve(t, byPrompt(scripts))
       const stdin = `${Object.keys(scripts)[0]}\n`
       const dotenv = envFile(server.url)
-      const run = startStep({ step: '07-stop', root, stdin, dotenv })
-      const gone = once(run.child, 'exit')
-      return { ...run, server, gone }
+      return startStep({ step: '07-stop', root, stdin, dotenv })
     }
-    const parent = { parent: [calls(node('a.mjs'))] }
+    const parent = { parent: [calls(bash('node a.mjs'))] }
     // The signals come from within, where a busy machine cannot move them apart.
     const signal = "process.kill(process.pid, 'SIGINT')"
 
     test('does not hold the run', async (t) => {
       const run = await start(t, '', {
-        parent: [calls(task('child', { timeoutMs: 1000 })), calls(node('b.mjs'))],
-        child: [calls(node('a.mjs'))],
+        parent: [calls(task('child', { timeoutMs: 1000 })), calls(bash('node b.mjs'))],
+        child: [calls(bash('node a.mjs'))],
       })
       await run.output('node a.mjs')
-      const begun = performance.now()
-      await run.output('node b.mjs')
-      const timedOut = performance.now() - begun
-      assert(timedOut < 1000 + SOON, `the timeout took ${timedOut} ms`)
-      const sent = performance.now()
+      await run.output('node b.mjs') // by then the timeout has ended the child
       run.child.kill('SIGINT')
-      await run.output(/\nlog: /)
-      const ended = performance.now() - sent
-      assert(ended < SOON, `Ctrl+C took ${ended} ms`)
-      const killer = setTimeout(() => run.child.kill('SIGKILL'), SOON)
-      await run.gone
-      clearTimeout(killer)
       const result = await run.result
+      assert.match(result.stdout, /\nlog: /)
       assertAccepted(result)
       assert.equal(result.code, 130, 'the run has ended, but its program has not')
     })
@@ -332,71 +263,33 @@ describe('stop', { concurrency: 2 }, () => {
       mkdirSync(agents, { recursive: true })
       const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 1200\n---\n'
       writeFileSync(join(agents, 'quick.md'), profile)
-      const wrong = [999, 0, -1, 1000.5, '5000', 2 ** 31]
       const start = performance.now()
       const run = await runLive(
         t,
         byPrompt({
-          call: [
-            calls(
-              task('a', { timeoutMs: 1000, agent: 'quick' }),
-              task('b', { timeoutMs: 9e5 }),
-            ),
-            text('Went on.'),
-          ],
-          a: [calls({ name: 'read_file', input: { path: 'no' } }), stall()],
-          b: [text('Report.')],
+          call: [calls(task('a', { timeoutMs: 1000, agent: 'quick' })), text('Went on.')],
+          a: [calls(read('no')), stall()],
           profile: [calls(task('c', { agent: 'quick' })), text('Went on.')],
           c: [stall()],
           default: [calls(task('d')), text('Went on.')],
           d: [stall()],
-          wrong: [
-            calls(...wrong.map((timeoutMs, i) => task(`w${i}`, { timeoutMs }))),
-            text('Went on.'),
-          ],
-          w5: [text('Ran.')],
         }),
-        { step: '07-stop', stdin: 'call\nprofile\ndefault\nwrong\n', root },
+        { step: '07-stop', stdin: 'call\nprofile\ndefault\n', root },
       )
       const took = performance.now() - start
       assert.equal(run.code, 0)
-      assert.equal(run.stdout.split('\nWent on.\n').length - 1, 4)
+      assert.equal(run.stdout.split('\nWent on.\n').length - 1, 3)
       const results = (prompt: string) =>
         resultsIn(about(run.requests, prompt)[1]).map((r) => [r.content, r.is_error])
       const after = (ms: number) => [`The subagent timed out after ${ms} ms.`, true]
-      await t.test('each after its own time, alone', () => {
-        assert.deepEqual(results('call'), [after(1000), ['Report.', undefined]])
-        assert.deepEqual(results('profile'), [after(1200)])
-        assert.deepEqual(results('default'), [after(1400)])
-        // All of them, since a busy machine may see a request late. Timers count in ms.
-        const least = 1000 + 1200 + 1400 - 3
-        assert(took > least && took < least + SOON, `${took} ms`)
-        assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
-        assertAccepted(run)
-      })
-
-      await t.test('below 1000, or no whole number, is refused by name', () => {
-        assert.deepEqual(results('wrong').slice(0, 5), [
-          ['task.timeoutMs must be at least 1000, not 999', true],
-          ['task.timeoutMs must be at least 1000, not 0', true],
-          ['task.timeoutMs must be at least 1000, not -1', true],
-          ['task.timeoutMs must be an integer, not 1000.5', true],
-          ['task.timeoutMs must be an integer, not "5000"', true],
-        ])
-      })
-
-      await t.test('above 2^31-1, where a timer fires at once, too', () => {
-        const most = 'task.timeoutMs must be at most 2147483647, not 2147483648'
-        assert.deepEqual(results('wrong')[5], [most, true])
-        assert.equal(run.stderr, '')
-      })
-
-      await t.test('none of those started a child', () => {
-        const started = run.requests.filter(({ messages }) =>
-          /^w\d/.test(messages[0].content),
-        )
-        assert.deepEqual(started, [])
-      })
+      assert.deepEqual(results('call'), [after(1000)])
+      assert.deepEqual(results('profile'), [after(1200)])
+      assert.deepEqual(results('default'), [after(1400)])
+      // All of them, since a busy machine may see a request late. Timers count in ms.
+      const least = 1000 + 1200 + 1400 - 3
+      assert(took > least, `${took} ms`)
+      assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
+      assertAccepted(run)
     })
 
     test("08: in the child's tool; nothing is left of it", async (t) => {
@@ -426,61 +319,59 @@ describe('stop', { concurrency: 2 }, () => {
   })
 
   describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
-    for (const step of ['07-stop', '08-failure']) {
-      test(`${step}: the prompt comes back, the API takes what follows`, async (t) => {
-        const root = makeRoot(t)
-        const workdir = join(root, '.workspace', step)
-        // Here no default applies; else a child would end by itself.
-        editStep(root, step, '60 * 60_000', '300')
-        const ask = write('no.txt', '')
-        const scripts: Record<string, Answer[]> = {
-          ask: [calls(task('asking'), write('no.md', ''))],
-          asking: [calls(ask, write('no.md', ''))],
-          after: [text('Goodbye.')],
-        }
-        const moments = Object.keys(MOMENTS).map((name, i) => {
-          const moment = MOMENTS[name](`parent ${i}`, `child ${i}`)
-          Object.assign(scripts, moment.scripts)
-          return { name, asked: moment.asked }
-        })
-        const server = await serve(t, byPrompt(scripts))
-        writeFileSync(join(root, '.env'), envFile(server.url))
-        const terminal = onTerminal(t, step, root)
-        const prompt = `${step.slice(0, 2)} > `
-        await terminal.shows(prompt)
-        terminal.type('\x15') // Ctrl+U: the step's own prompt is offered
-        for (const [i, { name, asked }] of moments.entries()) {
-          terminal.type(`parent ${i}\r`)
-          const pids = await reach(server, workdir, asked)
-          await sleep(400)
-          terminal.type('\x03')
-          const calling = name === "the parent's model call"
-          await terminal.shows(calling ? 'stopped before an answer' : STOPPED)
-          await terminal.shows(prompt)
-          await assertGone(pids)
-        }
-        terminal.type('ask\r')
-        await terminal.shows('Allow it? [y/N] ')
+    test('the prompt comes back, and the API takes what follows', async (t) => {
+      const root = makeRoot(t)
+      const workdir = join(root, '.workspace', '08-failure')
+      // Here no default applies; else a child would end by itself.
+      editStep(root, '08-failure', '60 * 60_000', '300')
+      const ask = write('no.txt', '')
+      const scripts: Record<string, Answer[]> = {
+        ask: [calls(task('asking'), write('no.md', ''))],
+        asking: [calls(ask, write('no.md', ''))],
+        after: [text('Goodbye.')],
+      }
+      const moments = Object.keys(MOMENTS).map((name, i) => {
+        const moment = MOMENTS[name](`parent ${i}`, `child ${i}`)
+        Object.assign(scripts, moment.scripts)
+        return { name, asked: moment.asked }
+      })
+      const server = await serve(t, byPrompt(scripts))
+      writeFileSync(join(root, '.env'), envFile(server.url))
+      const terminal = onTerminal(t, '08-failure', root)
+      const prompt = '08 > '
+      await terminal.shows(prompt)
+      terminal.type('\x15') // Ctrl+U: the step's own prompt is offered
+      for (const [i, { name, asked }] of moments.entries()) {
+        terminal.type(`parent ${i}\r`)
+        const pids = await reach(server, workdir, asked)
         await sleep(400)
         terminal.type('\x03')
-        await terminal.shows(STOPPED)
+        const calling = name === "the parent's model call"
+        await terminal.shows(calling ? 'stopped before an answer' : STOPPED)
         await terminal.shows(prompt)
-        terminal.type('after\r')
-        await terminal.shows('Goodbye.')
-        await terminal.shows(prompt)
-        await sleep(300)
-        terminal.type('\x03')
-        assert.equal(await terminal.code, 130, 'at the prompt it ends the program')
+        await assertGone(pids)
+      }
+      terminal.type('ask\r')
+      await terminal.shows('Allow it? [y/N] ')
+      await sleep(400)
+      terminal.type('\x03')
+      await terminal.shows(STOPPED)
+      await terminal.shows(prompt)
+      terminal.type('after\r')
+      await terminal.shows('Goodbye.')
+      await terminal.shows(prompt)
+      await sleep(300)
+      terminal.type('\x03')
+      assert.equal(await terminal.code, 130, 'at the prompt it ends the program')
 
-        assert.deepEqual(server.refused, [])
-        const last = server.requests.at(-1)?.body.messages
-        assert.equal(last.at(-1).content, 'after')
-        const told = JSON.stringify(last)
-        assert.doesNotMatch(told, /timed.out/)
-        for (const name of ['no.md', 'no.txt']) assert(!existsSync(join(workdir, name)))
-        if (step === '08-failure') assert.match(told, /aborted by the user, unfinished/)
-      })
-    }
+      assert.deepEqual(server.refused, [])
+      const last = server.requests.at(-1)?.body.messages
+      assert.equal(last.at(-1).content, 'after')
+      const told = JSON.stringify(last)
+      assert.doesNotMatch(told, /timed.out/)
+      for (const name of ['no.md', 'no.txt']) assert(!existsSync(join(workdir, name)))
+      assert.match(told, /aborted by the user, unfinished/)
+    })
 
     test('a timeout does not wait for the answer to a question', async (t) => {
       const root = makeRoot(t)

@@ -12,10 +12,11 @@ export function textOf({ content }: Pick<MessageParam, 'content'>): string {
   return content.map((block) => (block.type === 'text' ? block.text : '')).join('')
 }
 
-/** The last words of an assistant in a history; '' if it never said any. */
+/** The last words of an assistant since it was last asked; '' if it said nothing since. */
 export function lastText(messages: MessageParam[]): string {
-  const texts = messages.filter(({ role }) => role === 'assistant').map(textOf)
-  return texts.findLast((text) => text.trim() !== '') ?? ''
+  const asked = messages.findLastIndex(({ content }) => typeof content === 'string')
+  const own = messages.slice(asked).filter(({ role }) => role === 'assistant')
+  return own.map(textOf).findLast((text) => text.trim() !== '') ?? ''
 }
 
 /** Whether a reply was cut short: its last call may be half of what was meant. */

@@ -3,7 +3,12 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { APIRequest } from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { compact, type LaneLine } from '../steps/support/base/lane-file.ts'
+import {
+  compact,
+  type Lane,
+  type LaneLine,
+  mapStrings,
+} from '../steps/support/base/lane-file.ts'
 import { promptsOf, replay } from '../steps/support/model/replay.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: blocks of any kind
@@ -34,17 +39,23 @@ const laneOf = (name: string, lines: LaneLine[]) => {
 /** A run against recorded lanes: `ask` sends an array as the lane of a name. */
 function start(recorded: Record<string, LaneLine[]>, workdir = '/w') {
   const told: string[] = []
-  let lane: string | undefined
+  let lane: Lane | undefined
+  const laneNamed = (name: string) =>
+    ({
+      name,
+      clean: (value) =>
+        JSON.parse(JSON.stringify(value).replaceAll(workdir, '<workdir>')),
+      restore: (value) =>
+        mapStrings(value, (it) => it.replaceAll('<workdir>', () => workdir)),
+    }) as Lane
   const middleware = replay({
     folder: 'logs/x',
     lanes: Object.entries(recorded).map(([name, lines]) => laneOf(name, lines)),
-    workdir,
     laneOf: () => lane,
-    clean: (value) => JSON.parse(JSON.stringify(value).replaceAll(workdir, '<workdir>')),
     tell: (line) => told.push(line),
   })
   const ask = async (name: string | undefined, messages: MessageParam[]) => {
-    lane = name
+    lane = name === undefined ? undefined : laneNamed(name)
     const body = { model: 'm', max_tokens: 9, system: 'S', tools: [look], messages }
     const context = { options: { body } } as unknown as Parameters<typeof middleware>[2]
     const request = {} as APIRequest

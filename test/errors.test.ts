@@ -110,7 +110,7 @@ describe('show', () => {
     for (let n = 195; n < 205; n++) {
       const text = `${'x'.repeat(n)}👩‍🚀 and so on`
       assert(show(text).isWellFormed())
-      assert.match(show(text), /^x+(👩‍🚀)?( and)?( so)?…$/)
+      assert.match(show(text), /^x+(👩‍🚀( .*)?)?…$/)
     }
     assert.equal(show('a\ud83d'), 'a\ufffd')
   })

@@ -4,7 +4,7 @@ import process from 'node:process'
 import type { APIError } from '@anthropic-ai/sdk'
 import { isText } from './protocol.ts'
 import { redact } from './secrets.ts'
-import { wrap } from './width.ts'
+import { fit } from './width.ts'
 
 // Loaded this way the SDK takes half as long; steps need only its types.
 export const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta.url)(
@@ -33,7 +33,7 @@ export class NoJsonError extends ReplyError {}
 /** A value's first `width` columns, in one line; no secret is cut to an unknown half. */
 export function show(value: unknown, width = 200): string {
   const text = redact(isText(value) ? value : (JSON.stringify(value) ?? ''))
-  return wrap(text.trim().replace(/\s+/g, ' '), width, 1)[0] ?? 'nothing'
+  return fit(text.trim().replace(/\s+/g, ' '), width) || 'nothing'
 }
 
 /** An error after which the SDK tries again. */

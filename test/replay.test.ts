@@ -3,7 +3,13 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { APIRequest } from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { compact, type LaneLine } from '../steps/support/base/lane-file.ts'
+import {
+  compact,
+  type Lane,
+  type LaneLine,
+  mapStrings,
+} from '../steps/support/base/lane-file.ts'
+import { unfold } from '../steps/support/base/paths.ts'
 import { promptsOf, replay } from '../steps/support/model/replay.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: blocks of any kind
@@ -35,12 +41,14 @@ const laneOf = (name: string, lines: LaneLine[]) => {
 function start(recorded: Record<string, LaneLine[]>, workdir = '/w') {
   const told: string[] = []
   let lane: string | undefined
+  const clean: Lane['clean'] = (value) =>
+    JSON.parse(JSON.stringify(value).replaceAll(workdir, '<workdir>'))
+  const restore: Lane['restore'] = (value) =>
+    mapStrings(value, (text) => unfold(text, workdir))
   const middleware = replay({
     folder: 'logs/x',
     lanes: Object.entries(recorded).map(([name, lines]) => laneOf(name, lines)),
-    workdir,
-    laneOf: () => lane,
-    clean: (value) => JSON.parse(JSON.stringify(value).replaceAll(workdir, '<workdir>')),
+    laneOf: () => ({ name: lane, clean, restore }) as Lane,
     tell: (line) => told.push(line),
   })
   const ask = async (name: string | undefined, messages: MessageParam[]) => {

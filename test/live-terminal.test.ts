@@ -85,16 +85,16 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
   })
 
   test('what is offered is not sent by a line break in it', async (t) => {
-    const step = await start(t, [text('Done.')], 'broken')
+    const step = await start(t, [text('Done.')], '04-broken')
     const prompt =
       "session.run('one\\ntwo', async () => ({ stopReason: 'end_turn', text: 'x' }))"
     writeFileSync(
-      join(step.root, 'steps/broken.ts'),
+      join(step.root, 'steps/04-broken.ts'),
       `import { openSession } from './support/session.ts'
 const session = openSession(import.meta.filename)
 await ${prompt}\n`,
     )
-    await step.shows('br > ')
+    await step.shows('04 > ')
     await step.shows('one two')
     step.type('\x04')
     assert.equal(await step.code, 0, step.screen())

@@ -257,7 +257,7 @@ describe("a reader's own step", { concurrency: 4 }, () => {
         `() => (${returned}))\n`,
       )
       const { code, stderr } = await run(root)
-      const wanted = 'the loop to return { stopReason, text }, two strings'
+      const wanted = 'the loop to return { stopReason, text }, strings'
       assert.deepEqual([code, stderr], [1, `session.run wants ${wanted}, not ${named}\n`])
     }
   })

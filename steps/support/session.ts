@@ -50,7 +50,7 @@ function tell(answer: Answer): false {
   if (typeof stopReason !== 'string' || typeof text !== 'string') {
     const got = answer === undefined ? 'undefined' : show(answer)
     throw new RunError(
-      `session.run wants the loop to return { stopReason, text }, two strings, not ${got}`,
+      `session.run wants the loop to return { stopReason, text }, strings, not ${got}`,
     )
   }
   print(`\n${text}\n`)

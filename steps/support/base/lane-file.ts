@@ -29,19 +29,19 @@ export type LaneHeader = {
 /** The writer of a lane's file. */
 export type Lane = {
   name: string
-  /** Keeps a reply until its message is logged: why it stopped and, live, what it cost. */
+  /** Keeps a reply until its message is logged: why it stopped; live, what it cost. */
   answered: (reply: Message) => void
   /** One line per message, and one more if it holds a call written as text. */
   message: (message: MessageParam) => void
   /** A line that is no message, such as a request that got no reply. */
   event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** A value as the file holds it: well formed, without secrets and this machine's paths. */
+  /** A value as the file holds it: well formed, no secrets, no paths of this machine. */
   clean: <T>(value: T) => T
   /** A value from the file as it was said, but for secrets. */
   restore: <T>(value: T) => T
   /** See `Lanes.size`. */
   size: (messages: MessageParam[]) => { tokens: number; bytes: number }
-  /** Messages in the file; replies, and tokens as an API gave them, since it was opened. */
+  /** Messages in the file; since it was opened, replies and tokens as an API said. */
   sums: { messages: number; turns: number; input: number; output: number }
   /** Tokens of this run before it was opened again. */
   earlier: { input: number; output: number }

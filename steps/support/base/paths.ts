@@ -1,4 +1,4 @@
-/** What a lane's file holds instead of this machine's paths, and how that is read back. */
+/** What a lane's file holds instead of this machine's paths, and reading that back. */
 import { realpathSync } from 'node:fs'
 import { basename, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'

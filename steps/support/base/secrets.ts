@@ -1,4 +1,4 @@
-/** What must not be seen: the values of variables with such names, wherever they stand. */
+/** What must not be seen: the values of variables with such names, wherever they are. */
 
 const SECRET = new RegExp(
   'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +

@@ -62,8 +62,8 @@ export class Lanes {
   }
 
   /**
-   * Starts the log of an array, once: `parent` is the first, then come `sub-1`, … What the
-   * array holds already is logged, too.
+   * Starts the log of an array, once: `parent` is the first, then come `sub-1`, … What
+   * the array holds already is logged, too.
    */
   open(messages: MessageParam[], settings: LaneSettings): string {
     const known = this.#lanes.get(messages)
@@ -223,7 +223,7 @@ export class Lanes {
 
   /**
    * How large a history is: in tokens, as an API counted its last request and reply (0
-   * before the first), or in bytes, what its next request is made of, as `view` counts it.
+   * before the first), or in bytes, what its next request is made of, as `view` counts.
    */
   size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
     return this.#lanes.get(messages)?.size(messages)[unit] ?? 0

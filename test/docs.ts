@@ -141,7 +141,7 @@ export function supportProblems({ text }: Page, steps: string[]): string[] {
     ),
   )
   const uses = sources.flatMap((source) =>
-    [...source.matchAll(/\bsession\.((?:lanes\.)?\w+)/g)].map(([, name]) => {
+    [...source.matchAll(/\bsession\.(?!ts')((?:lanes\.)?\w+)/g)].map(([, name]) => {
       const path = name.startsWith('lanes.') ? 'run/lanes.ts' : 'session.ts'
       return `session.${name} in support/${path}`
     }),

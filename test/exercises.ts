@@ -1,31 +1,26 @@
 /**
  * What the exercises of the chapters show, beside the outputs that are quoted there:
- * patterns for the terminal (`screen`) and for the logs, by lane. The exit code is 0
- * unless another is given.
+ * patterns for the terminal (`screen`), for the logs, by lane, and for the exit code,
+ * which is 0 where none is given.
  */
-type Patterns = RegExp | RegExp[]
-
-export type Story = { code?: number; screen?: Patterns } & Record<
-  string,
-  Patterns | number | undefined
->
+type Story = Record<string, RegExp | RegExp[]>
 
 /** The terminal says that the edit shows, or does not say so. */
 const NOTE = /on the model answers the recording, not your edit/
-const NO_NOTE = /^(?![^]*not your edit)/
+const NO_NOTE = /^(?![\s\S]*not your edit)/
 const NO_LANE = /no such lane/
 const NO_RESULT = /"status":400.*`tool_use` ids were found without `tool_result` blocks/
-const NO_ERROR = /^(?![^]*is_error)/
+const NO_ERROR = /^(?![\s\S]*is_error)/
 const LISTED = /"README\.md src test\.mjs /
 
 export const STORIES: Record<string, Story> = {
   '01-no-results': {
-    code: 1,
+    exit: /^1$/,
     screen: /^400 invalid_request_error: /m,
     parent: NO_RESULT,
   },
   '01-no-memory': {
-    code: 1,
+    exit: /^1$/,
     screen: /^400 invalid_request_error: /m,
     parent: /unexpected `tool_use_id` found in `tool_result` blocks: tool_1/,
   },
@@ -38,16 +33,16 @@ export const STORIES: Record<string, Story> = {
   },
   '02-required': {
     parent: [
-      /^(?![^]*is_error[^]*is_error)/,
+      /^(?![\s\S]*is_error[\s\S]*is_error)/,
       /read_file\.limit is missing.*"is_error":true/,
       /"tool_5","content":"ok - Hello, Ada!\\nok - Hello, world!/,
     ],
   },
   '03-reminder-first': {
-    code: 1,
+    exit: /^1$/,
     parent: [NO_RESULT, /"user","content":\[{"type":"text","text":"Reminder/],
   },
-  '03-every-round': { screen: NOTE, parent: /(Reminder[^]*){5}/ },
+  '03-every-round': { screen: NOTE, parent: /(Reminder[\s\S]*){5}/ },
   '04-cap': {
     screen: NOTE,
     parent: /stopped after 2 turns\. Its last words: none","is_error":true/,
@@ -55,9 +50,9 @@ export const STORIES: Record<string, Story> = {
     'sub-1': [/"max_turns":2}/, /^(.+\n){6}$/],
   },
   '04-one-array': {
-    code: 1,
+    exit: /^1$/,
     parent: [
-      /("api_error"[^]*){2}/,
+      /("api_error"[\s\S]*){2}/,
       /"tool_result","tool_use_id":"tool_1".*"is_error":true/,
     ],
     'sub-1': NO_LANE,
@@ -75,21 +70,21 @@ export const STORIES: Record<string, Story> = {
   '06-open-end': { screen: NOTE, 'sub-1': LISTED },
   '06-parent-only': { screen: NOTE, 'sub-1': LISTED },
   '07-ctrl-c': {
-    code: 130,
+    exit: /^130$/,
     screen: /✗ Stopped by Ctrl\+C\./,
     parent: /"Stopped by Ctrl\+C\.","is_error":true}]}\n$/,
     'sub-1': /"no_answer"}\n$/,
   },
   '07-no-reason': {
     screen: NOTE,
-    parent: [/"tool_1".*"is_error":true/, /^(?![^]*timed out)/],
+    parent: [/"tool_1".*"is_error":true/, /^(?![\s\S]*timed out)/],
   },
   '07-minimum': {
     parent: /timeoutMs must be at least 5000.*"is_error":true/,
     'sub-1': NO_LANE,
   },
   '08-no-flag': {
-    screen: [NOTE, /^(?![^]*✗)/],
+    screen: [NOTE, /^(?![\s\S]*✗)/],
     parent: /"content":"crashed: .*Its last words, no report/,
   },
   '08-cap': {
@@ -108,11 +103,12 @@ export const STORIES: Record<string, Story> = {
     parent: /no sub-7 in this run, only sub-1\..*"is_error":true/,
     'sub-2': NO_LANE,
   },
-  '09-torn-line': { screen: NO_NOTE, parent: NO_ERROR, 'sub-1': /("outcome"[^]*){2}/ },
+  '09-torn-line': { screen: NO_NOTE, parent: NO_ERROR, 'sub-1': /("outcome"[\s\S]*){2}/ },
   '10-one-at-a-time': { screen: NO_NOTE, 'sub-3': /"completed"/ },
   '10-one-fails': {
     screen: NOTE,
-    parent: /"tool_2","content":"A bad day.*"is_error":true.*"tool_3","content":"completed/,
+    parent:
+      /"tool_2","content":"A bad day.*"is_error":true.*"tool_3","content":"completed/,
     'sub-1': NO_LANE,
   },
   '11-no-merge': {

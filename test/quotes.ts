@@ -208,7 +208,10 @@ export function doExercise(
     const step = stepFile(block.args)
     const root = makeRoot()
     for (const { kind, args, body } of edits) {
-      const path = join(root, kind === 'write' ? args.slice(idOf(block).length + 1) : step)
+      const path = join(
+        root,
+        kind === 'write' ? args.slice(idOf(block).length + 1) : step,
+      )
       mkdirSync(dirname(path), { recursive: true })
       const text = kind === 'write' ? body : edited(readFileSync(path, 'utf8'), body)
       writeFileSync(path, text)

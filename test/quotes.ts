@@ -107,15 +107,16 @@ export async function expectedBody(block: Block): Promise<string | undefined> {
 export function inBrief(line: string): string {
   const [, mark, json] = /^([<>] )?(\{.*)$/.exec(line) ?? []
   if (!json) return line
-  const { role, content, step, lane } = JSON.parse(json)
+  const { role, content, step, lane, system, tools } = JSON.parse(json)
   const blocks = typeof content === 'string' ? [{ text: content }] : content
   const said = blocks?.map((block: Record<string, string>) => {
     if (block.name) return `tool_use ${block.id} ${callLine(block as never)}`
     if (block.tool_use_id) return `tool_result ${block.tool_use_id} ${block.content}`
     return block.text
   })
-  const who = role ? role.padEnd(9) : `step ${step}, lane ${lane}: system, tools, …`
-  const whole = `${mark ?? ''}${who} ${said?.join(' | ') ?? ''}`.replace(/\s*\n\s*/g, ' ')
+  const runsWith = () => `${lane} of ${step}: ${tools.length} tools, system: ${system}`
+  const what = role ? `${role.padEnd(9)} ${said.join(' | ')}` : runsWith()
+  const whole = `${mark ?? ''}${what}`.replace(/\s*\n\s*/g, ' ')
   return whole.length > 88 ? `${whole.slice(0, 87)}…` : whole.trimEnd()
 }
 
@@ -148,7 +149,7 @@ process.on('exit', () => {
 function makeRoot(): string {
   const root = realpathSync(mkdtempSync(join(tmpdir(), 'docs-')))
   roots.push(root)
-  for (const part of ['steps', 'logs/recorded', 'package.json', 'docs/index.html'])
+  for (const part of ['steps', 'logs/recorded', 'package.json'])
     cpSync(join(ROOT, part), join(root, part), { recursive: true })
   symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'), 'junction')
   return root

@@ -40,11 +40,11 @@ export function declaration(path: string, name: string): string {
   return `${found[0].trim()}\n`
 }
 
-/** The line of a declaration or of a class's method, from 1; 0 if there is none. */
+/** The line of a declaration or of a class's member, from 1; 0 if there is none. */
 export function lineOf(source: string, name: string): number {
   const plain = name.replace(/\W/g, '\\$&')
-  const method = new RegExp(`^ {2}(?:async |static |readonly )*${plain}[(:]`, 'm')
-  const at = (declares(source, name) ?? method.exec(source))?.index
+  const member = new RegExp(`^ {2}(?:async |static |readonly )*${plain}(?:[(:]| =)`, 'm')
+  const at = (declares(source, name) ?? member.exec(source))?.index
   return at === undefined ? 0 : source.slice(0, at).split('\n').length
 }
 

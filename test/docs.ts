@@ -7,7 +7,6 @@ import { basename, join, posix } from 'node:path'
 import {
   anchorOf,
   BLOCK,
-  type Block,
   blank,
   CODE,
   COMMENT,
@@ -172,31 +171,25 @@ const PARTS = [
 /** What makes a page no chapter of the step that it is named after. */
 export function chapterProblems(page: Page): string[] {
   const step = posix.basename(page.path, '.md')
-  const titles = (level: number) =>
-    headingsOf(page).flatMap((heading) => (heading.level === level ? heading.title : []))
   const wanted = PARTS[isChinese(page) ? 1 : 0].split(', ')
-  const parts = titles(2).filter((title) => wanted.includes(title))
-  const has = (test: (block: Block) => boolean) => page.blocks.some(test)
-  const exercises = new Set(page.blocks.filter(isEdit).map(({ args }) => args))
+  const titles = headingsOf(page).map(({ title }) => title)
+  const parts = titles.filter((title) => wanted.includes(title))
+  // `file: …`, `sh: npx tsx …`: what a block is, and then what is in it.
+  const said = page.blocks.map(({ kind, lang, body }) => `${kind || lang}: ${body}`)
+  const count = (start: string) => said.filter((block) => block.startsWith(start)).length
   const command = `npx tsx steps/${step}.ts`
   return [
     exists(`steps/${step}.ts`) ? '' : 'there is no such step',
-    titles(1)[0]?.startsWith(`${step.slice(0, 2)} · `) ? '' : 'its title has no number',
+    titles[0]?.startsWith(`${step.slice(0, 2)} · `) ? '' : 'its title has no number',
     parts.join() === wanted.join() ? '' : `its parts are ${parts}, not ${wanted}`,
-    exercises.size >= 2 ? '' : `it has ${exercises.size} exercises`,
-    has(({ kind }) => /^(file|diff)$/.test(kind)) ? '' : 'it quotes no code',
-    has(({ kind }) => kind === 'log') ? '' : 'it quotes no log',
-    has(({ kind }) => kind === 'output') ? '' : 'it shows no run',
-    has(({ kind, lang }) => kind === 'drawing' || lang === 'mermaid')
-      ? ''
-      : 'it draws nothing',
-    has(({ lang, body }) => lang === 'sh' && body.includes(command))
-      ? ''
-      : `no block shows ${command}`,
+    count('exercise') + count('write') >= 2 ? '' : 'it has no two exercises',
+    count('file') + count('diff') ? '' : 'it quotes no code',
+    count('log') ? '' : 'it quotes no log',
+    count('output') ? '' : 'it shows no run',
+    count('drawing') + count('mermaid') ? '' : 'it draws nothing',
+    count(`sh: ${command}`) ? '' : `no block shows ${command}`,
   ].filter(Boolean)
 }
-
-const isEdit = ({ kind }: Block) => kind === 'exercise' || kind === 'write'
 
 /** A page with its quotes and line numbers as they have to be now. */
 export async function updatePage(page: Page): Promise<string> {

@@ -2,157 +2,73 @@
  * The rules that README.md and docs/ keep, and the program that helps to keep them. What
  * a writer has to know stands in docs.test.ts.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, join, posix } from 'node:path'
+import { existsSync } from 'node:fs'
+import { basename, join, posix } from 'node:path'
 import {
   anchorOf,
   BLOCK,
-  type Block,
   blank,
   CODE,
   COMMENT,
-  FIGURE,
   headingsOf,
   isChinese,
   LINK,
   lineAt,
   type Page,
   parsePage,
+  ROOT,
   read,
 } from './markdown.ts'
-import { expectedBody, figure, lineOf } from './quotes.ts'
+import { expectedBody, lineOf } from './quotes.ts'
 
-const ROOT = dirname(import.meta.dirname)
 const exists = (path: string) => existsSync(join(ROOT, path))
 
 /** Returns what is wrong on a page, a sentence per fault. */
 type Rule = (page: Page) => string[]
 
-const QUOTES = ['file', 'diff', 'log', 'output', 'exercise', 'after', 'write']
+const QUOTES = /^(file|diff|log|output|brief|exercise|after|write)$/
 
 /** Without a comment a block can only be commands to type, or a Mermaid drawing. */
 const blocksAreQuotes: Rule = ({ blocks, text }) => {
   const wrong = blocks.flatMap(({ kind, lang, line, body }) => {
-    if (QUOTES.includes(kind)) return body ? [] : `line ${line}: empty, run npm run docs`
-    if (kind === 'drawing' || (kind === '' && lang === 'mermaid')) {
-      const loose = looseFigures(body, false)
-      return loose.map((found) => `line ${line}: a figure in a drawing: ${found}`)
-    }
-    if (kind === '' && lang === 'sh') return []
+    if (QUOTES.test(kind)) return body ? [] : `line ${line}: empty, run npm run docs`
+    if (kind === 'drawing' || (kind === '' && /^(sh|mermaid)$/.test(lang))) return []
     return `line ${line}: nothing checks this block (${kind || 'no comment before it'})`
   })
-  const rest = text.replace(BLOCK, blank).replace(FIGURE, '')
+  const rest = text.replace(BLOCK, blank)
   const stray = [...rest.matchAll(COMMENT)].map(({ 0: comment, index }) => {
     return `line ${lineAt(rest, index)}: this comment says nothing here: ${comment}`
   })
   return [...wrong, ...stray]
 }
 
-/** Digits that are a part of a name: lanes, ids, steps, the article's lessons. */
-const NAMES = /\b(?:sub-\d|tool_\d|s0\d\w*|(?:0\d|10)-[a-z]+(?:-[a-z]+)*)\b/g
-/** What digits may stand for without a source: a place in a list, a step, a section. */
-const NO_FIGURE =
-  /^ *\d+\. |\b0[1-9](?: (?:to|到) 10)?\b|^# 10 |\b10 · |(?:\b[Ss]tep |\bchapter |第 )10\b|§\d(?:\.\d)?|\bPart [12]\b/g
-// One and two are left to grammar: a pair is seen at once.
-const NUMBERS = [
-  ...'zero one two three four five six seven eight nine ten eleven twelve'.split(' '),
-  ...'thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty'.split(' '),
-]
-const ENGLISH = new RegExp(
-  `\\b(?:${NUMBERS.slice(3).join('|')}|thirty|forty|fifty|hundreds?|thousands?|dozen` +
-    '|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|half|twice)\\b',
-  'gi',
-)
-const CHINESE = /[三四五六七八九十百千](?!分(?!钟)|方|处|万)|一半|[一两]倍/g
-
-function looseFigures(line: string, chinese: boolean): string[] {
-  const text = line.replace(NAMES, '').replace(NO_FIGURE, '')
-  const patterns = [/\d[\d,.]*/g, ENGLISH, ...(chinese ? [CHINESE] : [])]
-  return patterns.flatMap((pattern) => text.match(pattern) ?? [])
-}
-
-const noLooseFigures: Rule = (page) =>
-  page.prose.split('\n').flatMap((line, i) => {
-    const loose = looseFigures(line, isChinese(page))
-    return loose.map((found) => `line ${i + 1}: where is ${found} from? ${line.trim()}`)
-  })
-
-const figuresAreRight: Rule = (page) =>
-  [...page.text.matchAll(FIGURE)].flatMap(([, written, spec]) => {
-    const word = NUMBERS.indexOf(written.toLowerCase())
-    const given = word >= 0 ? word : Number(written.replaceAll(',', ''))
-    try {
-      const value = figure(spec, page)
-      return given === value ? [] : `${written} (${spec}) is ${value}`
-    } catch (error) {
-      return `${written} (${spec}): ${(error as Error).message}`
-    }
-  })
-
-/** A path in inline code exists; what holds a digit stands in a step or a recording. */
-const codeIsReal: Rule = ({ text, blocks }) => {
-  const quoted = blocks.map(({ body }) => body).join('\n')
-  const spans = text.replace(BLOCK, '').replace(COMMENT, '').matchAll(CODE)
-  return [...spans].flatMap(([, , code]) => {
-    if (/[<*…]|NN|^https?:/.test(code)) return [] // a pattern or an address
-    if (/^(?:npx|npm|diff|git|cp) /.test(code)) return commandProblems(code, blocks)
-    if (/^(?:steps|docs|test|logs\/recorded)\/\S*$/.test(code)) {
-      return existsFor(blocks, code) ? [] : `there is no ${code}`
-    }
-    if (
-      !/\d/.test(code.replace(NAMES, '')) ||
-      quoted.includes(code) ||
-      corpus().includes(code)
-    )
-      return []
-    return `\`${code}\` stands in no step, recording or block`
-  })
-}
-
-let found = ''
-
-/** All steps and recordings; these also with the strings in them as they are. */
-function corpus(): string {
-  const textsIn = (folder: string) =>
-    readdirSync(join(ROOT, folder), { withFileTypes: true, recursive: true })
-      .filter((entry) => entry.isFile())
-      .map(({ parentPath, path, name }) => join(parentPath ?? path, name))
-      .map((file) => readFileSync(file, 'utf8'))
-  if (found === '') {
-    const logs = textsIn(join('logs', 'recorded')).join('\n')
-    const plain = logs.replaceAll('\\n', '\n').replaceAll('\\"', '"')
-    found = [...textsIn('steps'), read('package.json'), logs, plain].join('\n')
-  }
-  return found
-}
-
-const commandsExist: Rule = ({ blocks }) =>
-  blocks
-    .filter(({ lang }) => lang === 'sh')
-    .flatMap(({ body }) => withoutComments(body).split('\n'))
-    .flatMap((command) => commandProblems(command, blocks))
-
 const withoutComments = (shell: string) => shell.replace(/(^|[ \t]+)#.*/gm, '')
 
-/** Whether a path is in the repository, or is made by a reader of these blocks. */
-function existsFor(blocks: Block[], path: string): boolean {
-  const isMade = ({ kind, args }: Block) =>
-    kind === 'write' && `${args}/`.startsWith(`${path}/`)
-  return exists(path) || blocks.some(isMade)
-}
-
-function commandProblems(command: string, blocks: Block[]): string[] {
+/** What commands and inline code name is there: paths, and scripts of package.json. */
+const namesExist: Rule = ({ text, blocks }) => {
+  const commands = blocks
+    .filter(({ lang }) => lang === 'sh')
+    .flatMap(({ body }) => withoutComments(body).split('\n'))
+  const spans = [...text.replace(BLOCK, '').replace(COMMENT, '').matchAll(CODE)]
+  const code = spans.map(([, , code]) => code).filter((code) => !/[<*…]|NN/.test(code))
   const { scripts } = JSON.parse(read('package.json'))
-  const paths = command.match(/\b(?:steps|docs|test|logs\/recorded)\/[\w./-]+/g) ?? []
-  const names = [...command.matchAll(/npm run (?:-s )?(\w+)/g)].map(([, name]) => name)
-  return [
-    ...paths
-      .filter((path) => !existsFor(blocks, path))
-      .map((path) => `there is no ${path}`),
-    ...names
-      .filter((name) => !scripts[name])
-      .map((name) => `package.json has no script ${name}`),
-  ].map((problem) => `${command}: ${problem}`)
+  // What a reader makes: by cp, or by a file that the page tells them to write.
+  const made = [
+    ...commands.flatMap((command) => /^cp .* (\S+)$/.exec(command)?.[1] ?? []),
+    ...blocks.filter(({ kind }) => kind === 'write').map(({ args }) => args),
+  ].join('\n')
+  return [...commands, ...code].flatMap((words) => {
+    const paths = words.match(/\b(?:steps|docs|test|logs\/recorded)\/[\w./-]+/g) ?? []
+    const names = [...words.matchAll(/npm run (?:-s )?(\w+)/g)].map(([, name]) => name)
+    return [
+      ...paths
+        .filter((path) => !exists(path) && !made.includes(path))
+        .map((path) => `${words}: there is no ${path}`),
+      ...names
+        .filter((name) => !scripts[name])
+        .map((name) => `${words}: package.json has no script ${name}`),
+    ]
+  })
 }
 
 const linksLeadSomewhere: Rule = (page) =>
@@ -170,19 +86,19 @@ const linksLeadSomewhere: Rule = (page) =>
 
 /** A link to code that is named by code is named after the file or what it declares. */
 function sourceProblem(link: string, label: string, path: string, anchor?: string) {
-  const name = /^`(.+)`$/.exec(label)?.[1]
+  const name = nameIn(label)
   if (!name || path.endsWith(name)) return anchor ? `${link}: which declaration?` : []
   const line = lineOf(read(path), name)
   if (line === 0) return `${link}: ${path} declares no ${name}`
   return anchor === `L${line}` ? [] : `${link}: ${name} is on line ${line}`
 }
 
+/** `openLane` for the labels `openLane` and `session.openLane`, set as code. */
+const nameIn = (label: string) => /^`(?:session\.)?(?:lanes\.)?(.+)`$/.exec(label)?.[1]
+
 export const RULES: Record<string, Rule> = {
   'every block is checked': blocksAreQuotes,
-  'no figure is loose': noLooseFigures,
-  'every figure is right': figuresAreRight,
-  'inline code is real': codeIsReal,
-  'commands exist': commandsExist,
+  'what is named exists': namesExist,
   'links lead somewhere': linksLeadSomewhere,
 }
 
@@ -204,42 +120,78 @@ export function pairProblems(english: Page, chinese: Page): string[] {
         return `${kind} ${args} ${lang}\n${said}`
       }),
     ),
-    compare('figure', ({ text }) =>
-      [...text.matchAll(FIGURE)].map(([, , spec]) => spec).sort(),
-    ),
   ].flat()
 }
 
-/** The parts of a chapter. */
+/**
+ * What the steps import from support, and what of `session` they use, stands on the page
+ * as a link named after it; what else is linked there is stale.
+ */
+export function supportProblems({ text }: Page, steps: string[]): string[] {
+  const sources = steps.map((step) => read(`steps/${step}.ts`))
+  const imports = sources.flatMap((source) =>
+    [
+      ...source.matchAll(/import (?:type )?\{([^}]*)\} from '\.\/(support\/[^']+)'/g),
+    ].flatMap(([, names, path]) =>
+      names
+        .split(',')
+        .map((name) => name.trim().replace(/^type /, ''))
+        .filter(Boolean)
+        .map((name) => `${name} in ${path}`),
+    ),
+  )
+  const uses = sources.flatMap((source) =>
+    [...source.matchAll(/\bsession\.(?!ts')((?:lanes\.)?\w+)/g)].map(([, name]) => {
+      const path = name.startsWith('lanes.') ? 'run/lanes.ts' : 'session.ts'
+      return `session.${name} in support/${path}`
+    }),
+  )
+  const used = new Set([...imports, ...uses])
+  used.delete('session.lanes in support/session.ts')
+  const links = [...text.matchAll(LINK)]
+    .filter(([, , target]) => target.includes('.ts#'))
+    .map(([, label, target]) => {
+      const path = target.replace('../steps/', '').replace(/#.*/, '')
+      return `${label.replaceAll('`', '')} in ${path}`
+    })
+  return [
+    ...[...used]
+      .filter((name) => !links.includes(name))
+      .map((name) => `missing: ${name}`),
+    ...links.filter((name) => !used.has(name)).map((name) => `no step uses ${name}`),
+  ]
+}
+
+/** The parts that each chapter has, in this order; others may stand between them. */
 const PARTS = [
-  'The problem, The idea, The code that is new, Run it, Read the log, ' +
-    'What this does not solve, In the articles, Try it',
-  '问题, 思路, 新代码, 跑一遍, 看日志, 它不解决什么, 两篇文章怎么做, 动手试试',
+  'The problem, The idea, The code, Run it, Read the log, What it does not solve, Try it',
+  '问题, 思路, 代码, 跑一遍, 看日志, 它不解决什么, 动手试试',
 ]
 
 /** What makes a page no chapter of the step that it is named after. */
 export function chapterProblems(page: Page): string[] {
   const step = posix.basename(page.path, '.md')
-  const titles = (level: number) =>
-    headingsOf(page).flatMap((heading) => (heading.level === level ? heading.title : []))
-  const kinds = page.blocks.map(({ kind }) => kind)
-  const exercises = kinds.filter((kind) => kind === 'exercise').length
-  const has = (...wanted: string[]) => wanted.some((kind) => kinds.includes(kind))
-  const [parts, wanted] = [titles(2).join(', '), PARTS[isChinese(page) ? 1 : 0]]
-  const drawn = has('drawing') || page.blocks.some(({ lang }) => lang === 'mermaid')
+  const wanted = PARTS[isChinese(page) ? 1 : 0].split(', ')
+  const titles = headingsOf(page).map(({ title }) => title)
+  const parts = titles.filter((title) => wanted.includes(title))
+  // `file: …`, `sh: npx tsx …`: what a block is, and then what is in it.
+  const said = page.blocks.map(({ kind, lang, body }) => `${kind || lang}: ${body}`)
+  const count = (start: string) => said.filter((block) => block.startsWith(start)).length
+  const command = `npx tsx steps/${step}.ts`
   return [
     exists(`steps/${step}.ts`) ? '' : 'there is no such step',
-    titles(1)[0]?.startsWith(`${step.slice(0, 2)} · `) ? '' : 'its title has no number',
-    parts === wanted ? '' : `its parts are ${parts}, not ${wanted}`,
-    exercises === 2 || exercises === 3 ? '' : `it has ${exercises} exercises`,
-    has('file', 'diff') ? '' : 'it quotes no code',
-    has('log') ? '' : 'it quotes no log',
-    has('output') ? '' : 'it shows no run',
-    drawn ? '' : 'it draws nothing',
+    titles[0]?.startsWith(`${step.slice(0, 2)} · `) ? '' : 'its title has no number',
+    parts.join() === wanted.join() ? '' : `its parts are ${parts}, not ${wanted}`,
+    count('exercise') + count('write') >= 2 ? '' : 'it has no two exercises',
+    count('file') + count('diff') ? '' : 'it quotes no code',
+    count('log') ? '' : 'it quotes no log',
+    count('output') ? '' : 'it shows no run',
+    count('drawing') + count('mermaid') ? '' : 'it draws nothing',
+    count(`sh: ${command}`) ? '' : `no block shows ${command}`,
   ].filter(Boolean)
 }
 
-/** A page with its quotes, line numbers and minutes as they have to be now. */
+/** A page with its quotes and line numbers as they have to be now. */
 export async function updatePage(page: Page): Promise<string> {
   let text = ''
   let end = 0
@@ -250,15 +202,11 @@ export async function updatePage(page: Page): Promise<string> {
     text += page.text.slice(end, bodyEnd - body.length) + now
     end = bodyEnd
   }
-  return (text + page.text.slice(end))
-    .replace(LINK, (link, label, target) => {
-      const [file] = target.split('#')
-      const name = /^`(.+)`$/.exec(label)?.[1]
-      if (!file.endsWith('.ts') || !name || basename(file) === name) return link
-      const line = lineOf(read(posix.join(posix.dirname(page.path), file)), name)
-      return line === 0 ? link : `[${label}](${file}#L${line})`
-    })
-    .replace(/\d+(<!-- = (minutes .+?) -->)/g, (_, source, spec) => {
-      return figure(spec, page) + source
-    })
+  return (text + page.text.slice(end)).replace(LINK, (link, label, target) => {
+    const [file] = target.split('#')
+    const name = nameIn(label)
+    if (!file.endsWith('.ts') || !name || basename(file) === name) return link
+    const line = lineOf(read(posix.join(posix.dirname(page.path), file)), name)
+    return line === 0 ? link : `[${label}](${file}#L${line})`
+  })
 }

@@ -1,12 +1,12 @@
-/** README.md and docs/ taken apart: blocks, figures, links, headings, prose. */
+/** README.md and docs/ taken apart: blocks, links, headings. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-const ROOT = dirname(import.meta.dirname)
+export const ROOT = dirname(import.meta.dirname)
 
 /**
- * A fenced block, with what the comment before it says; `line` counts from 1. `files` are
- * what the page lets a reader write before a command that names their folder.
+ * A fenced block, with what the comment before it says; `line` counts from 1. `edits` are
+ * the blocks of the page that make the exercise which an `after` block shows.
  */
 export type Block = {
   kind: string
@@ -14,16 +14,13 @@ export type Block = {
   lang: string
   body: string
   line: number
-  files: { path: string; body: string }[]
+  edits: Block[]
 }
 
-/** `prose` is the text without blocks, figures, comments, code and addresses. */
-export type Page = { path: string; text: string; blocks: Block[]; prose: string }
+export type Page = { path: string; text: string; blocks: Block[] }
 
 export const BLOCK = /^(?:<!-- (\w+)(?:: (.*))? -->\n)?```(\w*)\n([\s\S]*?)^```$/gm
 export const COMMENT = /<!--[\s\S]*?-->/g
-/** A number or a word for one, and behind it where it comes from. */
-export const FIGURE = /(\d[\d,]*(?:\.\d+)?|[A-Za-z]+)<!-- = (.+?) -->/g
 export const CODE = /(`+)([^\n]+?)\1(?!`)/g
 export const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g
 
@@ -31,6 +28,7 @@ export const LINK = /\[([^\]]*)\]\(([^)\s]+)\)/g
 export const blank = (text: string) => text.replace(/[^\n]+/g, '')
 export const lineAt = (text: string, at: number) => text.slice(0, at).split('\n').length
 export const isChinese = ({ path }: Page) => path.startsWith('docs/zh/')
+export const idOf = ({ args }: Block) => args.split(' ')[0]
 
 /** A file by its path in the repository, written with slashes. */
 export const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
@@ -38,22 +36,14 @@ export const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 export function parsePage(path: string, text: string): Page {
   const blocks = [...text.matchAll(BLOCK)].map((match): Block => {
     const [, kind = '', args = '', lang, body] = match
-    return { kind, args, lang, body, line: lineAt(text, match.index), files: [] }
+    return { kind, args, lang, body, line: lineAt(text, match.index), edits: [] }
   })
-  const written = blocks.filter(({ kind }) => kind === 'write')
-  for (const block of blocks) {
-    block.files = written
-      .map(({ args, body }) => ({ path: args, body }))
-      .filter(({ path }) => block.kind === 'output' && block.args.includes(dirname(path)))
+  for (const block of blocks.filter(({ kind }) => /^(after|exercise)$/.test(kind))) {
+    block.edits = blocks.filter(
+      (edit) => /^(exercise|write)$/.test(edit.kind) && idOf(edit) === idOf(block),
+    )
   }
-  const prose = text
-    .replace(BLOCK, blank)
-    .replace(FIGURE, '')
-    .replace(COMMENT, blank)
-    .replace(CODE, '`')
-    .replace(/\]\([^)]*\)/g, ']')
-    .replace(/https?:\/\/[^\s)>]+/g, '')
-  return { path, text, blocks, prose }
+  return { path, text, blocks }
 }
 
 /** README.md and all of docs/, in a stable order. */

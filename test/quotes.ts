@@ -1,103 +1,22 @@
-/** Where figures and quotes come from: recordings, source files, commands that are run. */
+/** Where quotes come from: source files, recordings, commands that are run, exercises. */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
 import {
-  type LaneFile,
-  readFolder,
-  requestSizes,
-} from '../steps/support/base/lane-file.ts'
-import { EXERCISES } from './exercises.ts'
-import { type Block, isChinese, type Page, parsePage, read } from './markdown.ts'
-import { compileSteps, editStep, makeRoot } from './server.ts'
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { callLine } from '../steps/support/base/lane-file.ts'
+import { type Block, idOf, ROOT, read } from './markdown.ts'
 
-const ROOT = dirname(import.meta.dirname)
-
-/** Read in a minute: words of English, characters of Chinese, lines of a step. */
-const WORDS_A_MINUTE = 200
-const CHARACTERS_A_MINUTE = 400
-const LINES_A_MINUTE = 20
-const ROUNDED_TO = 5
-
-/** The lanes that `04-subagent` or `04-subagent/parent` stands for. */
-function lanesOf(name: string): LaneFile[] {
-  const [folder, lane] = name.split('/')
-  const lanes = readFolder(join(ROOT, 'logs', 'recorded', folder))
-  const found = lanes.filter((file) => lane === undefined || file.name === lane)
-  if (found.length === 0) throw new Error(`${folder} has no lane ${lane}`)
-  return found
-}
-
-const sizesOf = (name: string) => lanesOf(name).flatMap(requestSizes)
-const sum = (values: number[]) => values.reduce((a, b) => a + b, 0)
 const linesOf = (text: string) => text.trimEnd().split('\n')
-
-function callsOf(name: string): string[] {
-  const messages = lanesOf(name).flatMap(({ messages }) => messages)
-  return messages.flatMap(({ content }) =>
-    typeof content === 'string'
-      ? []
-      : content.flatMap((block) => (block.type === 'tool_use' ? block.name : [])),
-  )
-}
-
-/** How many messages only one of two lanes has: '-' those of `a`, '+' those of `b`. */
-function differing(sign: string, a: string, b: string): number {
-  const [before, after] = [a, b].map((name) =>
-    lanesOf(name)[0].messages.map((message) => JSON.stringify(message)),
-  )
-  return diff(before, after).filter((line) => line.startsWith(sign)).length
-}
-
-/**
- * The value of `<!-- = … -->`; what can stand there is listed in docs.test.ts.
- *
- * @throws {Error} naming what is unknown or missing
- */
-export function figure(spec: string, page: Page): number {
-  const [kind, first = '', ...more] = spec.split(' ')
-  const rest = more.join(' ')
-  const kinds: Record<string, () => number> = {
-    messages: () => sum(lanesOf(first).map(({ messages }) => messages.length)),
-    requests: () => sizesOf(first).length,
-    largest: () => Math.max(...sizesOf(first)),
-    bytes: () => sum(sizesOf(first)),
-    percent: () => Math.round((100 * sum(sizesOf(first))) / sum(sizesOf(rest))),
-    calls: () => callsOf(first).filter((name) => !rest || name === rest).length,
-    tools: () => lanesOf(first)[0].header.tools.length,
-    gone: () => differing('-', first, rest),
-    new: () => differing('+', first, rest),
-    lines: () => linesOf(rest ? declaration(first, rest) : read(first)).length,
-    after: () => numberAfter(first, rest),
-    seconds: () => numberAfter(first, rest) / 1000,
-    minutes: () => minutes(first, isChinese(page)),
-  }
-  if (!kinds[kind]) throw new Error(`there is no figure of the kind ${kind}`)
-  return kinds[kind]()
-}
-
-/** The number behind a text that stands exactly once in a file. */
-function numberAfter(path: string, text: string): number {
-  const [, behind = '', ...more] = read(path).split(text)
-  const digits = /^\s*([\d_.]*\d)/.exec(behind)?.[1].replaceAll('_', '')
-  if (!digits || more.length > 0) {
-    throw new Error(`${path} has no single place with a number behind ${text}`)
-  }
-  return Number(digits)
-}
-
-/** How long a chapter and its step take to read, rounded up. */
-function minutes(step: string, chinese: boolean): number {
-  const path = `docs/${chinese ? 'zh/' : ''}${step}.md`
-  const { prose } = parsePage(path, read(path))
-  const words = prose.match(/[A-Za-z'’-]+/g) ?? []
-  const characters = prose.match(/\p{Script=Han}/gu) ?? []
-  const exact =
-    words.length / WORDS_A_MINUTE +
-    characters.length / CHARACTERS_A_MINUTE +
-    linesOf(read(`steps/${step}.ts`)).length / LINES_A_MINUTE
-  return ROUNDED_TO * Math.ceil(exact / ROUNDED_TO)
-}
 
 const START =
   /\n\n(?=(?:export|const|let|type|class|function|async|await|for|if|\/\*\*|\/\/)\s)/
@@ -121,13 +40,11 @@ export function declaration(path: string, name: string): string {
   return `${found[0].trim()}\n`
 }
 
-/** The line of a declaration or of a class's method, from 1; 0 if there is none. */
+/** The line of a declaration or of a class's member, from 1; 0 if there is none. */
 export function lineOf(source: string, name: string): number {
-  const method = new RegExp(
-    `^ {2}(?:async |static )*${name.replace(/\W/g, '\\$&')}\\(`,
-    'm',
-  )
-  const at = (declares(source, name) ?? method.exec(source))?.index
+  const plain = name.replace(/\W/g, '\\$&')
+  const member = new RegExp(`^ {2}(?:async |static |readonly )*${plain}(?:[(:]| =)`, 'm')
+  const at = (declares(source, name) ?? member.exec(source))?.index
   return at === undefined ? 0 : source.slice(0, at).split('\n').length
 }
 
@@ -158,38 +75,49 @@ export function diff(a: string[], b: string[]): string[] {
   return lines
 }
 
-function diffBlock(a: string, b: string): string {
-  return `${diff(linesOf(a), linesOf(b)).join('\n')}\n`
-}
-
+/** `steps/04-subagent.ts` for `04` and for `04-cap`. */
 function stepFile(number: string): string {
-  const name = readdirSync(join(ROOT, 'steps')).find((name) =>
-    name.startsWith(`${number}-`),
-  )
+  const start = `${number.slice(0, 2)}-`
+  const name = readdirSync(join(ROOT, 'steps')).find((name) => name.startsWith(start))
   if (!name) throw new Error(`there is no step ${number}`)
   return `steps/${name}`
 }
 
-/** What a block has to hold; undefined where it only has to be a part of something. */
+/** What a block has to hold; undefined where that is not made by a program. */
 export async function expectedBody(block: Block): Promise<string | undefined> {
-  const { kind, args, files } = block
+  const { kind, args } = block
   const [first, second, name] = args.split(' ')
-  if (kind === 'output') {
-    const key = JSON.stringify([args, files])
-    return (await once(key, () => run(args, makeRootWith(files)))).output
+  if (kind === 'output' || kind === 'brief') {
+    const { output } = await once(args, () => run(args, makeRoot()))
+    return kind === 'brief' ? output.replace(/.+/g, inBrief) : output
   }
   if (kind === 'after') {
-    const { root, command, output } = await doExercise(first)
+    const { root, command, output } = await doExercise(block)
     const shown = args.slice(first.length + 1)
-    return shown === command ? output : (await once(args, () => run(shown, root))).output
+    if (shown === command) return output
+    return (await once(root + shown, () => run(shown, root))).output
   }
-  if (kind === 'exercise') return diffBlock(exercise(first).from, exercise(first).to)
   if (kind === 'file' && second) return declaration(first, second)
   if (kind !== 'diff') return undefined
-  return diffBlock(
-    declaration(stepFile(first), name),
-    declaration(stepFile(second), name),
-  )
+  const [a, b] = [first, second].map((step) => declaration(stepFile(step), name))
+  return `${diff(linesOf(a), linesOf(b)).join('\n')}\n`
+}
+
+/** A log's line, with diff's mark before it, as who says what; any other as it stands. */
+export function inBrief(line: string): string {
+  const [, mark, json] = /^([<>] )?(\{.*)$/.exec(line) ?? []
+  if (!json) return line
+  const { role, content, step, lane, system, tools } = JSON.parse(json)
+  const blocks = typeof content === 'string' ? [{ text: content }] : content
+  const said = blocks?.map((block: Record<string, string>) => {
+    if (block.name) return `tool_use ${block.id} ${callLine(block as never)}`
+    if (block.tool_use_id) return `tool_result ${block.tool_use_id} ${block.content}`
+    return block.text
+  })
+  const runsWith = () => `${lane} of ${step}: ${tools.length} tools, system: ${system}`
+  const what = role ? `${role.padEnd(9)} ${said.join(' | ')}` : runsWith()
+  const whole = `${mark ?? ''}${what}`.replace(/\s*\n\s*/g, ' ')
+  return whole.length > 88 ? `${whole.slice(0, 87)}…` : whole.trimEnd()
 }
 
 /** What is wrong with a block that is a part of the file which it names. */
@@ -212,12 +140,18 @@ export function logProblem(recorded: string[], quoted: string[]): string | undef
   return undefined
 }
 
-function makeRootWith(files: Block['files']): string {
-  const root = makeRoot()
-  for (const { path, body } of files) {
-    mkdirSync(dirname(join(root, path)), { recursive: true })
-    writeFileSync(join(root, path), body)
-  }
+const roots: string[] = []
+process.on('exit', () => {
+  for (const root of roots) rmSync(root, { recursive: true, force: true })
+})
+
+/** What a reader has cloned and installed, in a folder of its own. */
+function makeRoot(): string {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), 'docs-')))
+  roots.push(root)
+  for (const part of ['steps', 'logs/recorded', 'package.json'])
+    cpSync(join(ROOT, part), join(root, part), { recursive: true })
+  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'), 'junction')
   return root
 }
 
@@ -225,13 +159,12 @@ type Result = { code: number; output: string }
 
 /** Runs a command as a reader's shell would; `output` is what their terminal shows. */
 export function run(command: string, cwd: string): Promise<Result> {
-  if (/npx tsx|npm run -s view/.test(command)) compileSteps(cwd)
-  const node = `"${process.execPath}"`
+  const node = `"${process.execPath}" --import tsx`
   const direct = command
-    .replace(/npx tsx (\S+)\.ts/g, `${node} $1.mjs`)
-    .replaceAll('npm run -s view', `${node} steps/support/view.mjs`)
+    .replaceAll('npx tsx', node)
+    .replaceAll('npm run -s view', `${node} steps/support/cli/view.ts`)
   const env = { PATH: process.env.PATH, HOME: cwd, LC_ALL: 'C' }
-  const options = { cwd, env, timeout: 30_000, maxBuffer: 1e7 }
+  const options = { cwd, env, timeout: 60_000, maxBuffer: 1e7 }
   return new Promise((done, failed) => {
     const args = ['-c', `exec 2>&1\n${direct}`]
     const child = execFile('sh', args, options, (error, stdout) => {
@@ -251,20 +184,41 @@ function once<T>(key: string, start: () => Promise<T>): Promise<T> {
   return started.get(key) as Promise<T>
 }
 
-function exercise(id: string) {
-  if (!EXERCISES[id]) throw new Error(`test/exercises.ts has no ${id}`)
-  return EXERCISES[id]
+/** A source with the edit of a diff block made: its lines are there exactly once. */
+export function edited(source: string, edit: string): string {
+  const lines = linesOf(edit)
+  const side = (sign: string) =>
+    lines
+      .filter((line) => line === '' || line[0] === ' ' || line[0] === sign)
+      .map((line) => `${line.slice(1)}\n`)
+      .join('')
+  const parts = `\n${source}`.split(`\n${side('-')}`)
+  if (parts.length !== 2) {
+    throw new Error(`the edit fits ${parts.length - 1} times: ${lines[0]}`)
+  }
+  return parts.join(`\n${side('+')}`).slice(1)
 }
 
-/** Does an exercise, once: a fresh copy, the edit, the run. */
+/** Does an exercise, once: a fresh copy, the edits, a run of its step. */
 export function doExercise(
-  id: string,
-): Promise<Result & { root: string; command: string }> {
-  return once(`exercise ${id}`, async () => {
-    const { step, from, to } = exercise(id)
+  block: Block,
+): Promise<Result & { root: string; step: string; command: string }> {
+  const { edits } = block
+  const key = JSON.stringify(edits.map(({ args, body }) => [args, body]))
+  return once(key, async () => {
+    const step = stepFile(block.args)
     const root = makeRoot()
-    editStep(root, step, from, to)
-    const command = `npx tsx steps/${step}.ts`
-    return { ...(await run(command, root)), root, command }
+    for (const { kind, args, body } of edits) {
+      const path = join(
+        root,
+        kind === 'write' ? args.slice(idOf(block).length + 1) : step,
+      )
+      mkdirSync(dirname(path), { recursive: true })
+      const text = kind === 'write' ? body : edited(readFileSync(path, 'utf8'), body)
+      writeFileSync(path, text)
+    }
+    const command = `npx tsx ${step}`
+    const name = basename(step, '.ts')
+    return { ...(await run(command, root)), root, step: name, command }
   })
 }

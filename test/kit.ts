@@ -222,7 +222,8 @@ export function startStep(options: StepOptions) {
 
 const show = ({ stdout, stderr }: StepResult) => `${stdout}\n${stderr}`
 
-function leanEnvironment(root: string): NodeJS.ProcessEnv {
+/** No more than what a process needs, so that nobody's own settings disturb a test. */
+export function leanEnvironment(root: string): NodeJS.ProcessEnv {
   const kept = ['PATH', 'PATHEXT', 'SystemRoot', 'ComSpec', 'TEMP', 'TMP']
   const pairs = kept.map((name) => [name, process.env[name]])
   return {

@@ -5,11 +5,12 @@
  * the table says what the parent is told in each.
  */
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readFolder } from '../steps/support/base/lane-file.ts'
-import { filesOf, type Json, makeRoot, runStep } from './kit.ts'
+import { filesOf, type Json, leanEnvironment, makeRoot, runStep } from './kit.ts'
 
 type Row = {
   code?: number
@@ -160,4 +161,15 @@ describe('scenarios', { concurrency: 2 }, () => {
       assert.deepEqual(filesOf(join(root, 'logs', name)), filesOf(path))
     })
   }
+})
+
+const { typescript } = process.features as { typescript?: unknown }
+const plain = { skip: !typescript && 'needs a Node that runs TypeScript, 22.18 or later' }
+test('04 runs by node alone, with the same log', plain, (t) => {
+  const root = makeRoot(t)
+  const options = { cwd: root, env: leanEnvironment(root) }
+  const run = spawnSync(process.execPath, ['steps/04-subagent.ts'], options)
+  assert.deepEqual([run.status, String(run.stderr)], [0, ''])
+  const logs = filesOf(join(root, 'logs', '04-subagent'))
+  assert.deepEqual(logs, filesOf(join(root, 'logs', 'recorded', '04-subagent')))
 })

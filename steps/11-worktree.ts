@@ -67,8 +67,7 @@ const PARENT_TOOLS: Tool[] = [
     description:
       'Give a piece of work to a subagent. It knows only what prompt says, and only its' +
       ' last text comes back. It works beside you or, with worktree, in a git worktree' +
-      ' of its own, which starts from the last commit: uncommitted changes are not' +
-      ' in it.',
+      ' of its own, made from the last commit: uncommitted changes are not in it.',
     input_schema: {
       type: 'object',
       properties: {

@@ -67,8 +67,7 @@ const PARENT_TOOLS: Tool[] = [
     description:
       'Give a piece of work to a subagent. It knows only what prompt says, and only its' +
       ' last text comes back. It works beside you or, with worktree, in a git worktree' +
-      ' of its own, which starts from the last commit: uncommitted changes are not' +
-      ' in it.',
+      ' of its own, made from the last commit: uncommitted changes are not in it.',
     input_schema: {
       type: 'object',
       properties: {
@@ -134,9 +133,9 @@ const LIMIT = { tokens: 100_000, bytes: 6_500 }[session.unit]
 const KEEP_TURNS = 2
 
 const SUM_UP =
-  'Sum up this conversation for yourself: from now on you know only what you were' +
-  ' asked, your summary and the newest turns. Keep what is still needed: files read or changed' +
-  ' and what matters in them, decisions and reasons, what failed, what is open.'
+  'Sum up this conversation for yourself: besides what you were asked and the newest' +
+  ' turns, you will know only this summary. Keep what is still needed: files read or' +
+  ' changed and what matters in them, decisions and reasons, failures, what is open.'
 
 const LAST_CALL =
   'That was your last turn with tools. Say now what you found, and what is left to do.'
@@ -237,7 +236,7 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
   }
 }
 
-/** Puts a summary for all but what was asked and the newest turns; false if none helps. */
+/** Replaces all but what was asked and the newest turns; false if no summary helps. */
 async function compact(messages: MessageParam[], lane: string, options: RunOptions) {
   const turns = messages.flatMap(({ role }, i) => (role === 'assistant' ? i : []))
   // The cut is before a reply: no call is parted from its result.

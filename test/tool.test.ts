@@ -201,8 +201,6 @@ describe('a call written as text', () => {
     '{"name": "bash-completion", "arguments": {"command": "ls"}}',
     '<function=bash_2>',
     '{"name": "bash", "description": "Runs a command."}',
-    '{"name": "bash", "description": "Runs it.", "parameters": {"type": "object"}}',
-    '{"name": "bash", "parameters": {"type": "object", "properties": {}}}',
     '{"name": "task", "input": "src", "version": "1.0.0"}',
     '[1, null, "bash"]',
     'cp --to=task a b',

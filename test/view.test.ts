@@ -14,7 +14,6 @@ import {
 import { tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
 import { after, test } from 'node:test'
-import { stripVTControlCharacters } from 'node:util'
 import { asOneHistory, partsOf } from '../steps/support/base/family.ts'
 import {
   callLine,
@@ -236,15 +235,6 @@ test('no line is wider than the terminal, and nothing steers it', () => {
     }
   }
   assert.match(renderRun(lanes, 80).join('\n'), /␛\[2J␛\]0;title␇bell/)
-})
-
-test('colour changes nothing but the colour', () => {
-  const coloured = renderRun(CHILD, 80, true).join('\n')
-  const [red, end] = ['\x1b[31m', '\x1b[0m']
-  assert(coloured.includes(`${red}  ← tool_2 ✗ FAILED${end}`))
-  assert(coloured.includes(`${red}    second line${end}`))
-  const plain = renderRun(CHILD, 80).join('\n')
-  assert.equal(stripVTControlCharacters(coloured), plain)
 })
 
 const FAMILY = '👩‍👩‍👧‍👦'

@@ -35,8 +35,7 @@ function view(names: string[]): string[] {
   if (names.length !== 1 && names.length !== 2) throw new Error(usage())
   const width = Math.max(20, Number(stdout.columns || env.COLUMNS) || 80)
   const [a, b] = names.map(openRun)
-  const colour = stdout.isTTY && !env.NO_COLOR
-  if (!b) return [...wrap(a.where, width, 9), '', ...renderRun(a.lanes, width, colour)]
+  if (!b) return [...wrap(a.where, width, 9), '', ...renderRun(a.lanes, width)]
   const [one, two] = labelsOf(a.lanes, b.lanes)
   const where = wrap(`${one}: ${a.where}\n${two}: ${b.where}`, width, 9)
   return [...where, '', ...renderComparison(a.lanes, b.lanes, width)]

@@ -48,7 +48,7 @@ function live({ credential: { name, value }, baseURL }: Endpoint) {
     // Beside a bearer token, too: some compatible endpoints read only this header.
     defaultHeaders: isOther(baseURL) ? { 'x-api-key': value } : {},
     // Wherever a redirect leads, the key is not meant for that place.
-    fetchOptions: { redirect: 'manual' as const },
+    fetchOptions: { redirect: 'error' as const },
   }
 }
 
@@ -64,11 +64,6 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
     try {
       asking(lane)
       const response = await next(request)
-      if (response.status >= 300 && response.status < 400) {
-        const to = response.headers.get('location') ?? 'nowhere'
-        const how = 'set ANTHROPIC_BASE_URL to where the API is'
-        throw new ReplyError(`the endpoint redirects to ${to}: ${how}`)
-      }
       const text = await response.text().catch((cause) => {
         throw noConnection(cause) // a body that breaks off is a lost connection, too
       })

@@ -168,7 +168,7 @@ function collect() {
       tail = Buffer.concat([tail, chunk.subarray(room)]).subarray(-KEEP)
     },
     text() {
-      if (total > 2 * KEEP) return aroundMarker(head, tail, total, decode)
+      if (total > 2 * KEEP) return aroundMarker([head, tail], total, decode)
       return decode(Buffer.concat([head, tail]))
     },
   }

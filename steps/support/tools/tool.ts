@@ -123,16 +123,13 @@ export function headAndTail(text: string, most: number): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= most) return text
   const half = Math.floor(most / 2)
-  return aroundMarker(bytes.subarray(0, half), bytes.subarray(-half), bytes.length)
+  return aroundMarker([bytes.subarray(0, half), bytes.subarray(-half)], bytes.length)
 }
 
+const utf8 = (bytes: Buffer) => bytes.toString()
+
 /** The two ends of `total` bytes, without the characters that a cut may go through. */
-export function aroundMarker(
-  head: Buffer,
-  tail: Buffer,
-  total: number,
-  decode: (bytes: Buffer) => string = String,
-): string {
+export function aroundMarker([head, tail]: Buffer[], total: number, decode = utf8) {
   const isFirst = (byte: number) => (byte & 0xc0) !== 0x80
   const start = head.subarray(0, head.findLastIndex(isFirst))
   const end = tail.subarray(Math.max(0, tail.findIndex(isFirst)))

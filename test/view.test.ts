@@ -323,7 +323,7 @@ const view = (args: string[], options?: Command) =>
 
 test('the command shows a folder as plain text, its path first', async () => {
   const folder = join(VIEWS, 'child')
-  const { code, out, err } = await view([join(folder, 'sub-1.log')], { columns: '120' })
+  const { code, out, err } = await view([folder], { columns: '120' })
   const [first, blank, ...lines] = out.split('\n')
   assert.deepEqual({ code, err, blank }, { code: 0, err: '', blank: '' })
   assert(first.endsWith(`${join('views', 'child')} (offline, scripted)`), first)
@@ -384,18 +384,16 @@ test('the end of a run, view and a comparison say the same sizes', async (t) => 
   assert.match(compared[row + 3], RegExp(`A sub-1 +${sub} `))
 })
 
-test('record takes a folder, and both commands say what they take', async (t) => {
+test('record makes the results anew, and both commands say what they take', async (t) => {
   const root = makeRoot(t)
-  const folder = mkdtempSync(join(tmpdir(), 'view-'))
-  folders.push(folder)
-  cpSync(join(root, 'logs/recorded/04-subagent'), folder, { recursive: true })
+  const folder = join(root, 'logs/recorded/04-subagent')
   const path = join(folder, 'sub-1.log')
   const before = readFileSync(path, 'utf8')
   writeFileSync(path, before.replace('Wrote ', 'Wrote? '))
   writeFileSync(join(folder, 'notes.txt'), 'kept')
   const record = (args: string[]) => command('support/cli/record.ts', args, { root })
   const [made, viewed, recorded, unknown] = await Promise.all([
-    record([folder]),
+    record(['4']),
     view(['--help']),
     record(['--help']),
     record(['99']),

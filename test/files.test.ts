@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import nodeFs, * as fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, win32 } from 'node:path'
 import { after, beforeEach, describe, test } from 'node:test'
@@ -93,31 +92,22 @@ describe('paths', () => {
     allRefuse('../work-2/secret.txt', OUTSIDE)
   })
 
-  test('what names no file is refused by name', posix, async () => {
+  test('what names no file is refused by name', posix, () => {
     fs.mkdirSync(join(workdir, 'src'))
     execFileSync('mkfifo', [join(workdir, 'pipe')])
-    const server = createServer().listen(join(workdir, 'socket'))
-    await new Promise((done) => server.once('listening', done))
     put('a.txt', 'a')
     link('round', 'round')
     const refused: [path: string, message: RegExp][] = [
-      ['', /^path is blank or has a NUL/],
-      [' ', /^path is blank or has a NUL/],
-      ['a\0b', /^path is blank or has a NUL/],
-      ['.', /^\. is a folder, no file: list it with bash$/],
-      ['src', /^src is a folder, no file/],
-      ['src/', /^src\/ is a folder, no file/],
-      ['new/', /^new\/ is a folder, no file/],
-      ['pipe', /^pipe is a pipe, socket or device, no file$/],
-      ['socket', /^socket is a pipe, socket or device, no file$/],
+      ['', /^A blank path is a folder or device, no file: use bash$/],
+      ['src', /^src is a folder or device, no file: use bash$/],
+      ['src/', /^src\/ is a folder/],
+      ['new/', /^new\/ is a folder/],
+      ['pipe', /^pipe is a folder or device/],
       ['a.txt/b', /^Cannot (read|write) a\.txt\/b: ENOTDIR: not a directory$/],
       ['round/a', /^Cannot (read|write) round\/a: ELOOP: /],
       ['n'.repeat(256), /^Cannot (read|write) n+: ENAMETOOLONG: name too long$/],
     ]
     for (const [path, message] of refused) allRefuse(path, message)
-    server.close()
-    workdir = '/dev'
-    assert.throws(() => read('null'), /null is a pipe, socket or device/)
   })
 
   test('a working directory that is gone is named', () => {
@@ -146,22 +136,19 @@ describe('read_file', () => {
   const shown: [name: string, content: string, limit: number | undefined, text: string][] = [
     ['the whole file, as it is', 'one\r\ntwo\nthree', undefined, 'one\r\ntwo\nthree'],
     ['nothing in it', '', undefined, ''],
-    ['the first lines', '1\n2\n3\n4\n5\n', 2, '1\n2\n[3 lines, 6 bytes left out]'],
-    ['all but one', '1\n2\n3\n', 2, '1\n2\n[1 line, 2 bytes left out]'],
+    ['the first lines', '1\n2\n3\n4\n5\n', 2, '1\n2\n[6 bytes left out]'],
     ['all lines', '1\n2\n3\n', 3, '1\n2\n3\n'],
     ['more than there are', '1\n2\n3', 100, '1\n2\n3'],
-    ['blank lines count', '1\n\n\n', 1, '1\n[2 lines, 2 bytes left out]'],
-    ['with CRLF', '1\r\n2\r\n3', 2, '1\r\n2\r\n[1 line, 1 byte left out]'],
+    ['blank lines count', '1\n\n\n', 1, '1\n[2 bytes left out]'],
+    ['with CRLF', '1\r\n2\r\n3', 2, '1\r\n2\r\n[1 byte left out]'],
     ['without its BOM', '\uFEFFone\ntwo', undefined, 'one\ntwo'],
-    ['a BOM does not count', '\uFEFFone\ntwo', 1, 'one\n[1 line, 3 bytes left out]'],
+    ['a BOM does not count', '\uFEFFone\ntwo', 1, 'one\n[3 bytes left out]'],
     ['as much as may be', 'b'.repeat(50_000), undefined, 'b'.repeat(50_000)],
     ['one line, cut', 'b'.repeat(50_001), undefined, `${'b'.repeat(50_000)}\n[1 byte left out]`],
     ['cut between characters', `${'a'.repeat(49_999)}😀é\n2\n3`, undefined,
-      `${'a'.repeat(49_999)}\n[2 lines, 10 bytes left out]`],
-    ['cut in the last line', `${'a\n'.repeat(24_999)}bcde`, undefined,
-      `${'a\n'.repeat(24_999)}bc\n[2 bytes left out]`],
+      `${'a'.repeat(49_999)}\n[10 bytes left out]`],
     ['cut between lines', 'a\n'.repeat(25_001), undefined,
-      `${'a\n'.repeat(25_000)}[1 line, 2 bytes left out]`],
+      `${'a\n'.repeat(25_000)}[2 bytes left out]`],
   ]
   for (const [name, content, limit, text] of shown) {
     test(name, () => {
@@ -173,24 +160,17 @@ describe('read_file', () => {
   test('a large file is cut like any other, one that is too large is refused', () => {
     put('a.txt', Buffer.alloc(6_000_000, 'é\n'))
     const text = read('a.txt')
-    assert.equal(text.slice(50_000), '[1975000 lines, 5925000 bytes left out]')
+    assert.equal(text.slice(50_000), '[5925000 bytes left out]')
     fs.truncateSync(join(workdir, 'a.txt'), 10_000_000_000)
     const message = 'a.txt has 10000000000 bytes: look at parts of it with bash'
     assert.throws(() => read('a.txt'), { message })
     assert.throws(() => edit('a.txt', 'é', 'e'), { message })
   })
 
-  test('what is missing is named, with what there is', () => {
-    fs.mkdirSync(join(workdir, 'src'))
-    const message = 'No file src/c.txt: there is none.'
-    assert.throws(() => read('src/c.txt'), { message })
-    put('a.txt', '')
-    for (const refused of [() => read('c.txt'), () => edit('c.txt', 'a', 'b')]) {
-      assert.throws(refused, { message: 'No file c.txt, only a.txt, src.' })
-    }
-    assert.throws(() => read('no/c.txt'), {
-      message: 'Cannot read no/c.txt: ENOENT: no such file or directory',
-    })
+  test('what is missing is named', () => {
+    const message = 'Cannot read no/c.txt: ENOENT: no such file or directory'
+    for (const refused of [() => read('no/c.txt'), () => edit('no/c.txt', 'a', 'b')])
+      assert.throws(refused, { message })
   })
 
   const binaries: [name: string, content: Buffer][] = [

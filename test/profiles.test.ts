@@ -45,8 +45,6 @@ const UNDERSTOOD: [what: string, source: string, says: Partial<Profile>][] = [
     { name: 'x', description: 'Looks.', tools: undefined, model: undefined, body: 'Body.' }],
   ['every key', file('tools: bash\nmodel: small-1\neffort: xhigh\ntimeout: 90000'),
     { tools: ['bash'], model: 'small-1', effort: 'xhigh', timeout: 90_000 }],
-  ['the least time', file('timeout: 1000'), { timeout: 1000 }],
-  ['the most time', file('timeout: 2147483647'), { timeout: 2 ** 31 - 1 }],
   ["the parent's model", file('model: inherit'), { model: undefined }],
   ["the parent's model, quoted", file('model: "Inherit"'), { model: undefined }],
   ['a body with rules of its own', `${file()}\n\n---\nname: y\n\n`,
@@ -65,8 +63,6 @@ const UNDERSTOOD: [what: string, source: string, says: Partial<Profile>][] = [
     { description: "It's for: a # b" }],
   ['quotes within a plain value', named('description: Don\'t "guess" \\n'),
     { description: 'Don\'t "guess" \\n' }],
-  ['plain over lines', named('description: Looks\n  at: it # why\n\n  # not this\n  - once'),
-    { description: 'Looks at: it - once' }],
   ['folded', named('description: >\n  Looks: at\n  "it" # all\n\n  - twice\neffort: low'),
     { description: 'Looks: at "it" # all - twice', effort: 'low' }],
   ['folded, chomped', named('description: >-\n  One\n    two.\n'), { description: 'One two.' }],
@@ -74,11 +70,9 @@ const UNDERSTOOD: [what: string, source: string, says: Partial<Profile>][] = [
     { tools: ['bash', 'read_file'] }],
   ['a list in brackets', file('tools: [ bash, "read_file", \'edit_file\', ] # [all]'),
     { tools: ['bash', 'read_file', 'edit_file'] }],
-  ['a list in brackets over lines', file('tools: [\n  bash, # first\n  # none\n  read_file\n  ]'),
-    { tools: ['bash', 'read_file'] }],
   ['a list of lines', file('tools:\n  - bash\n\n  - "read_file" # comment'),
     { tools: ['bash', 'read_file'] }],
-  ['a list of lines at the margin', file('tools: # these\n# first\n- bash\n# second\n- read_file'),
+  ['a list of lines at the margin', file('tools: # these\n- bash\n  # second\n- read_file'),
     { tools: ['bash', 'read_file'] }],
   ['an empty list: no tool', file('tools: []'), { tools: [] }],
 ]
@@ -96,16 +90,12 @@ describe('a file that is understood', () => {
 })
 
 const NO_KEY = 'neither "key: value" nor part of a value: '
-const QUOTE = 'a quote must close on its line, with no \\ or quote inside'
-const OPEN_LIST = 'the list has no closing ], or something stands behind it'
-const NO_TOOLS =
-  'tools has no value, or a blank one: leave it out for all, [] is for none'
+const GOES_ON = 'it goes on below: put > before long text, - before an item'
+const NO_TOOLS = 'tools has a blank value: leave it out for all, [] is for none'
 const TIME = 'timeout must be milliseconds: a whole number from 1000 to 2147483647'
 const noTool = (name: string) => `No tool ${name}, only ${FOUR.join(', ')}.`
-const noStart = (mark: string) =>
-  `a value cannot begin with ${mark}: quote it, or use > for long text`
-const noModel = (name: string) =>
-  `model must be a full name, or inherit for the parent's: ${name}`
+const unclear = (text: string) =>
+  `not understood: ${text}: close what opens, quote it, or use > alone`
 
 /** What stands in a file, and what is said of it. */
 // biome-ignore format: a table
@@ -127,30 +117,28 @@ const REFUSED: [what: string, source: string, line: number, reason: string][] = 
   ['an unknown tool', file('\ntools: [bash, Grep]'), 4, noTool('Grep')],
   ['all tools, as others write it', file('tools: "*"'), 3, noTool('*')],
   ['task as a tool', file('tools:\n  - bash\n  - task'), 3, noTool('task')],
-  ['an item that goes on', file('tools:\n  - bash\n    task'), 3, noTool('- bash task')],
+  ['an item that goes on', file('tools:\n  - bash\n    task'), 3, GOES_ON],
+  ['plain text over lines', named('description: Looks\n  at it'), 3, GOES_ON],
   ['a tool without a name', file('tools: bash,'), 3, NO_TOOLS],
   ['an item without a name', file('tools:\n  - bash\n  -'), 3, NO_TOOLS],
   ['tools without a value', file('tools: # none'), 3, NO_TOOLS],
   ['tools in empty quotes', file('tools: ""'), 3, NO_TOOLS],
-  ['an open double quote', named('description: "Looks\neffort: low'), 3, QUOTE],
-  ['an open single quote', named("description: 'It's'"), 3, QUOTE],
-  ['a quote over lines', named('description: "Looks\n  at it."'), 3, QUOTE],
-  ['a quoted quote', named("description: 'It''s'"), 3, QUOTE],
-  ['an escape', named('description: "Looks.\\nTwice."'), 3, QUOTE],
-  ['text behind a quote', named('description: "Looks": at it'), 3, QUOTE],
-  ['a literal text', named('description: |\n  Looks:\n  twice'), 3, noStart('|')],
-  ['text behind a fold', named('description: > Looks\n  at it'), 3, noStart('>')],
-  ['a mapping', named('description: { a: b }'), 3, noStart('{')],
-  ['an open bracket', file('tools: [bash,\n  read_file\neffort: low'), 3, OPEN_LIST],
-  ['text behind a bracket', file('tools: [bash] and more'), 3, OPEN_LIST],
+  ['an open double quote', named('description: "Looks\neffort: low'), 3, unclear('"Looks')],
+  ['a quote in single quotes', named("description: 'It''s'"), 3, unclear("'It''s'")],
+  ['a quote over lines', named('description: "Looks\n  at it."'), 3, unclear('"Looks')],
+  ['an escape', named('description: "Looks.\\nTwice."'), 3, unclear('"Looks.\\nTwice."')],
+  ['text behind a quote', named('description: "Looks": at it'), 3, unclear('"Looks": at it')],
+  ['a literal text', named('description: |\n  Looks:\n  twice'), 3, unclear('|')],
+  ['text behind a fold', named('description: > Looks\n  at it'), 3, unclear('> Looks')],
+  ['a mapping', named('description: { a: b }'), 3, unclear('{ a: b }')],
+  ['a list over lines', file('tools: [bash,\n  read_file]'), 3, unclear('[bash,')],
+  ['text behind a bracket', file('tools: [bash] and more'), 3, unclear('[bash] and more')],
   ['a bad effort', file('effort: High'), 3, 'effort must be one of low, medium, high, xhigh, max'],
   ['a short time', file('timeout: 999'), 3, TIME],
   ['a long time', file('timeout: 2147483648'), 3, TIME],
   ['a time with a unit', file('timeout: 90s'), 3, TIME],
   ['a time without a value', file('timeout:'), 3, 'timeout has no value'],
   ['a model without a value', file('model: ""'), 3, 'model has no value'],
-  ["another tool's name for a model", file('model: sonnet'), 3, noModel('sonnet')],
-  ['another of them', file('model: Haiku # fast'), 3, noModel('Haiku')],
 ]
 
 describe('a file that is not understood', () => {
@@ -200,13 +188,14 @@ describe('a run', { concurrency: 4 }, () => {
     const run = await runLive(t, [text('Done.')], { step: STEP, args: ['Go.'], root })
     assert.equal(run.code, 0)
     const expected = [
-      `broken.md: line 3: ${OPEN_LIST}`,
+      `broken.md: line 3: ${unclear('[bash')}`,
       'folder.md: EISDIR: illegal operation on a directory, read',
       'good-2.md: another file is named good too',
       'latin1.md: The encoded data was not valid for encoding utf-8',
       'utf16.md: The encoded data was not valid for encoding utf-8',
     ]
-    const said = run.stderr.replaceAll(`Profile not used: ${join(agents, '/')}`, '')
+    const place = join('.workspace', STEP, '.agents', '/')
+    const said = run.stderr.replaceAll(`Profile not used: ${place}`, '')
     assert.deepEqual(said.trim().split('\n'), expected)
     assert.match(run.requests[0].system, /task:\n- scout: .*\n- good: The first\.$/)
   })
@@ -218,7 +207,7 @@ describe('a run', { concurrency: 4 }, () => {
       scout: profile('scout', 'USER SCOUT', '---', 'user scout body'),
       mine: profile('mine', 'USER MINE', '---', 'user mine body'),
     })
-    const agents = writeProfiles(workdir, {
+    writeProfiles(workdir, {
       mine: profile('mine', 'PROJECT MINE', 'tools: read_file', '---', 'project body'),
       full: profile('full', 'FULL', 'model: other', 'effort: low', '---', 'full body'),
       heir: profile('heir', 'HEIR', 'model: inherit', '---', 'heir body'),
@@ -325,7 +314,7 @@ describe('a run', { concurrency: 4 }, () => {
     })
 
     await t.test('an unknown agent lists those there are, and starts nothing', () => {
-      const wide = join(agents, 'wide.md')
+      const wide = join('.workspace', STEP, '.agents', 'wide.md')
       assert.equal(run.stderr, `Profile not used: ${wide}: line 4: ${noTool('task')}\n`)
       const rest = ', only scout, mine, full, heir, mute.'
       assert.deepEqual(outputs('no such'), [

@@ -1,7 +1,7 @@
 /** Agent profiles: Markdown files that say what a subagent is and which tools it has. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { complain } from '../terminal/screen.ts'
 import { noSuch, type Tool } from '../tools/tool.ts'
 
@@ -57,7 +57,8 @@ function loadFolder(folder: string, tools: Named[]): Map<string, Profile> {
       if (found.has(name)) throw new Error(`another file is named ${name} too`)
       found.set(name, profile)
     } catch (error) {
-      complain(`Profile not used: ${path}: ${(error as Error).message}`)
+      const shown = relative('', path)
+      complain(`Profile not used: ${shown}: ${(error as Error).message}`)
     }
   }
   return found
@@ -69,8 +70,8 @@ type Field = { value: string | string[]; wrong: Wrong }
 const wrongAt = (line: number) => (reason: string) => new Error(`line ${line}: ${reason}`)
 
 /**
- * Understands the part of YAML that such files need: plain, quoted and folded values, lists
- * in either style, comments. What it does not understand it refuses.
+ * Understands the part of YAML that such files need: plain and quoted values, folded text,
+ * lists in brackets or of lines, comments. What it does not understand it refuses.
  *
  * @param tools the tools that the profile may name
  * @throws {Error} with the line and the reason
@@ -83,14 +84,13 @@ export function parseProfile(source: string, tools: Named[]): Profile {
   const fields = new Map<string, Field>()
   for (let i = 1; i < end; i++) {
     if (/^\s*(#|$)/.test(lines[i])) continue
-    const start = i + 1
-    const wrong = wrongAt(start)
+    const wrong = wrongAt(i + 1)
     const [, key, first = ''] = /^([\w-]+):(?:\s+(.*))?$/.exec(lines[i].trimEnd()) ?? []
     if (!key) throw wrong(`neither "key: value" nor part of a value: ${lines[i]}`)
     if (!KEYS.includes(key)) throw wrong(`unknown key ${key}, not ${KEYS.join(', ')}`)
     if (fields.has(key)) throw wrong(`${key} stands twice`)
-    while (i + 1 < end && /^(\s|#|-\s|-$|$)/.test(lines[i + 1])) i++
-    const more = lines.slice(start, i + 1).filter((line) => !line.startsWith('#'))
+    const more: string[] = []
+    while (i + 1 < end && /^(\s|-\s|-$|$)/.test(lines[i + 1])) more.push(lines[++i])
     fields.set(key, { value: parseValue(first, more, wrong), wrong })
   }
   const body = lines.slice(end + 1).join('\n')
@@ -99,30 +99,27 @@ export function parseProfile(source: string, tools: Named[]): Profile {
 
 /** What stands behind a key, and on the lines after it that are no key of their own. */
 function parseValue(first: string, more: string[], wrong: Wrong): string | string[] {
-  const bare = (line: string) => line.trim().replace(/(^|\s+)#.*$/, '')
   if (/^>[-+]?$/.test(first)) return more.join(' ').trim().replace(/\s+/g, ' ')
-  // Within quotes a # is text.
-  const start = /^["']/.test(first) ? first : bare(first)
-  const lines = [start, ...more.map(bare)].filter(Boolean)
-  const items = lines.filter((line) => /^-(\s|$)/.test(line))
-  if (start === '' && items.length > 0 && items.length === lines.length)
+  const items = more.map((line) => line.trim()).filter((line) => /^[^#]/.test(line))
+  if (items.length > 0) {
+    const isList = scalar(first, wrong) === '' && items.every((item) => item[0] === '-')
+    if (!isList) throw wrong('it goes on below: put > before long text, - before an item')
     return items.map((item) => scalar(item.slice(1).trim(), wrong))
-  const whole = lines.join('\n')
-  if (!whole.startsWith('[')) return scalar(whole, wrong)
-  const list = /^\[([^\]]*)\]$/.exec(whole)
-  if (!list) throw wrong('the list has no closing ], or something stands behind it')
-  const parts = list[1].split(',').map((part) => part.trim())
+  }
+  const [, list] = /^\[([^\]]*)\]\s*(?:#.*)?$/.exec(first) ?? []
+  if (list === undefined) return scalar(first, wrong)
+  const parts = list.split(',').map((part) => part.trim())
   return parts.filter(Boolean).map((part) => scalar(part, wrong))
 }
 
 /** One value: plain, or in quotes with nothing but itself between them. */
 function scalar(text: string, wrong: Wrong): string {
-  if (/^[|>{&*!%@`]/.test(text))
-    throw wrong(`a value cannot begin with ${text[0]}: quote it, or use > for long text`)
-  if (!/^["']/.test(text)) return text.replaceAll('\n', ' ')
-  const quoted = /^(["'])((?:(?!\1)[^\\\n])*)\1(\s+#.*)?$/.exec(text)
-  if (!quoted) throw wrong('a quote must close on its line, with no \\ or quote inside')
-  return quoted[2]
+  const quoted = /^(["'])((?:(?!\1)[^\\])*)\1\s*(?:#.*)?$/.exec(text)
+  if (quoted) return quoted[2]
+  if (/^["'|>[{&*!%@`]/.test(text)) {
+    throw wrong(`not understood: ${text}: close what opens, quote it, or use > alone`)
+  }
+  return text.replace(/(^|\s+)#.*$/, '')
 }
 
 function checkFields(fields: Map<string, Field>, body: string, tools: Named[]): Profile {
@@ -134,14 +131,12 @@ function checkFields(fields: Map<string, Field>, body: string, tools: Named[]): 
     if (value?.trim() === '') throw wrong(key, 'has no value')
     return value?.trim()
   }
-  const name = text('name')
-  if (!name) throw wrong('name', 'is missing')
-  const description = text('description')
-  if (!description) throw wrong('description', 'is missing')
+  const needed = (key: string) => {
+    const value = text(key)
+    if (!value) throw wrong(key, 'is missing')
+    return value
+  }
   const model = text('model')
-  // Other tools' short names: sent as they stand, each would come back as a 404.
-  if (/^(sonnet|opus|haiku)$/i.test(model ?? ''))
-    throw wrong('model', `must be a full name, or inherit for the parent's: ${model}`)
   const effort = EFFORTS.find((one) => one === text('effort'))
   if (fields.has('effort') && !effort)
     throw wrong('effort', `must be one of ${EFFORTS.join(', ')}`)
@@ -150,8 +145,8 @@ function checkFields(fields: Map<string, Field>, body: string, tools: Named[]): 
   if (fields.has('timeout') && !isTime)
     throw wrong('timeout', 'must be milliseconds: a whole number from 1000 to 2147483647')
   return {
-    name,
-    description,
+    name: needed('name'),
+    description: needed('description'),
     tools: toolsOf(fields.get('tools'), tools),
     model: model?.toLowerCase() === 'inherit' ? undefined : model,
     effort,
@@ -167,9 +162,7 @@ function toolsOf(field: Field | undefined, tools: Named[]) {
   const items = Array.isArray(value) ? value : value.split(',')
   const names = items.map((item) => item.trim())
   if (names.includes(''))
-    throw wrong(
-      'tools has no value, or a blank one: leave it out for all, [] is for none',
-    )
+    throw wrong('tools has a blank value: leave it out for all, [] is for none')
   const unknown = names.find((name) => !tools.some((tool) => tool.name === name))
   if (unknown) throw wrong(noSuch('tool', unknown, tools))
   return names

@@ -5,17 +5,16 @@ import { type Json, toBlocks } from '../base/protocol.ts'
 import { fit, widthOf, wrap } from '../base/width.ts'
 
 const MIN_COLUMN = 36
-const [BOLD, DIM, RED, GREEN, CYAN] = [1, 2, 31, 32, 36]
 
 type Run = { lanes: LaneFile[]; parts: Map<Json, Part> }
 /** A column's line, what stands left of it, and the part that the call in it started. */
-type Cell = { text: string; colour?: number; edge?: string; part?: Part }
+type Cell = { text: string; edge?: string; part?: Part }
 
 /**
  * A run as columns, time running downwards; below them the lanes that no call started:
  * summaries, for one. No line is wider than `width`, 20 at least.
  */
-export function renderRun(lanes: LaneFile[], width: number, colour = false): string[] {
+export function renderRun(lanes: LaneFile[], width: number): string[] {
   const [parent, ...others] = lanes
   const parts = partsOf(lanes)
   const cellsOf = (part: Part, width: number) => renderPart(part, { lanes, parts }, width)
@@ -29,14 +28,10 @@ export function renderRun(lanes: LaneFile[], width: number, colour = false): str
   let columns: Cell[][] = [[]]
   const flush = () => {
     const rows = Math.max(...columns.map(({ length }) => length))
-    for (let row = 0; row < rows; row++)
-      lines.push(
-        draw(
-          columns.map((column) => column[row]),
-          each,
-          colour,
-        ),
-      )
+    for (let row = 0; row < rows; row++) {
+      const cells = columns.map((column) => column[row])
+      lines.push(draw(cells, each))
+    }
     columns = [[]]
   }
   for (const cells of cellsOf(wholeOf(parent), each)) {
@@ -72,9 +67,9 @@ function tied(cells: Cell[]): Cell[] {
 
 /** The lines of the heading, then of each message (number, role, content) and event. */
 function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][] {
-  const rows = (lead: string, text: string, max: number, colour = 0, part?: Part) =>
+  const rows = (lead: string, text: string, max: number, part?: Part) =>
     wrap(text, width - 2 - lead.length, max).map((row, i): Cell => {
-      return { text: `  ${i > 0 ? ' '.repeat(lead.length) : lead}${row}`, colour, part }
+      return { text: `  ${i > 0 ? ' '.repeat(lead.length) : lead}${row}`, part }
     })
   const numbers = new Map<object | undefined, number>() // as in the file
   const shown: Cell[][] = []
@@ -82,7 +77,7 @@ function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][]
     const { role, level, content } = line
     if (!role) {
       const text = eventLine(line, (n) => numbers.get(before[n - 1]) ?? n)
-      shown.push(level === 'info' ? rows('· ', text, 3, DIM) : rows('! ', text, 3, RED))
+      shown.push(rows(level === 'info' ? '· ' : '! ', text, 3))
       continue
     }
     const added = after.findLast((message) => !numbers.has(message))
@@ -91,18 +86,17 @@ function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][]
       const { type, name, input, is_error } = block
       if (type === 'text') return rows('', block.text, 3)
       if (type === 'tool_use')
-        return rows('→ ', callLine({ name, input }), 1, 0, run.parts.get(block))
-      if (type !== 'tool_result') return rows('', `[${type}]`, 1, DIM)
+        return rows('→ ', callLine({ name, input }), 1, run.parts.get(block))
+      if (type !== 'tool_result') return rows('', `[${type}]`, 1)
       const texts = toBlocks(block.content).map(({ type, text }) => text ?? `[${type}]`)
       const said = `${is_error ? '✗ ' : ''}${texts.join('\n').trimStart()}`
-      return rows('← ', `${block.tool_use_id} ${said}`, 3, is_error ? RED : DIM)
+      return rows('← ', `${block.tool_use_id} ${said}`, 3)
     })
-    const colour = role === 'user' ? GREEN : CYAN
-    shown.push([{ text: fit(`${numbers.size} ${role}`, width), colour }, ...cells])
+    shown.push([{ text: fit(`${numbers.size} ${role}`, width) }, ...cells])
   }
   const more = from > 0 && !summedUpBy(lane) ? ', resumed' : ''
   const title = `${lane.name}${more}: ${inNumbers(lane, run.lanes).join('\n')}`
-  const heading = wrap(title, width, 9).map((text) => ({ text, colour: BOLD }))
+  const heading = wrap(title, width, 9).map((text) => ({ text }))
   return [heading, ...shown.slice(from, to)]
 }
 
@@ -120,13 +114,12 @@ function eventLine(line: LaneLine, number: (n: number) => number): string {
 }
 
 /** One row of all columns; a line leads from a call to the child beside it. */
-function draw(cells: (Cell | undefined)[], each: number, colour: boolean): string {
+function draw(cells: (Cell | undefined)[], each: number): string {
   const row = cells.map((cell, column) => {
-    const { text = '', colour: code, edge = column > 0 ? '   ' : '' } = cell ?? {}
+    const { text = '', edge = column > 0 ? '   ' : '' } = cell ?? {}
     const gap = each - widthOf(text)
     const isTied = column === 0 && cells[1]?.edge?.startsWith('─') && gap > 0
-    const painted = colour && code ? `\x1b[${code}m${text}\x1b[0m` : text
-    return edge + painted + (isTied ? ' '.padEnd(gap, '─') : ' '.repeat(Math.max(0, gap)))
+    return edge + text + (isTied ? ' '.padEnd(gap, '─') : ' '.repeat(Math.max(0, gap)))
   })
   return row.join('').trimEnd()
 }

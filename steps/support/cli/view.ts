@@ -1,6 +1,6 @@
 /** `npm run view 04` shows a run's lanes in columns, `npm run view 02 04` compares. */
 import { existsSync, readdirSync } from 'node:fs'
-import { dirname, join, parse, relative } from 'node:path'
+import { join, parse, relative } from 'node:path'
 import process, { env, stderr, stdout } from 'node:process'
 import { readFolder } from '../base/lane-file.ts'
 import { wrap } from '../base/width.ts'
@@ -21,8 +21,7 @@ function openRun(argument: string) {
   const step = readdirSync(join(ROOT, 'steps')).find((file) => file.startsWith(number))
   const name = step ? parse(step).name : argument
   const own = [join(ROOT, 'logs', name), join(RECORDED, name)]
-  const given = argument.endsWith('.log') ? dirname(argument) : argument
-  const places = [...own.map((path) => relative('', path)), given]
+  const places = [...own.map((path) => relative('', path)), argument]
   const folder = places.find((path) => existsSync(join(path, 'parent.log')))
   if (!folder) throw new Error(`There is no run ${JSON.stringify(argument)}.\n${usage()}`)
   const lanes = readFolder(folder)
@@ -35,8 +34,7 @@ function view(names: string[]): string[] {
   if (names.length !== 1 && names.length !== 2) throw new Error(usage())
   const width = Math.max(20, Number(stdout.columns || env.COLUMNS) || 80)
   const [a, b] = names.map(openRun)
-  const colour = stdout.isTTY && !env.NO_COLOR
-  if (!b) return [...wrap(a.where, width, 9), '', ...renderRun(a.lanes, width, colour)]
+  if (!b) return [...wrap(a.where, width, 9), '', ...renderRun(a.lanes, width)]
   const [one, two] = labelsOf(a.lanes, b.lanes)
   const where = wrap(`${one}: ${a.where}\n${two}: ${b.where}`, width, 9)
   return [...where, '', ...renderComparison(a.lanes, b.lanes, width)]

@@ -1,6 +1,6 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
 import type Anthropic from '@anthropic-ai/sdk'
-import type { APIRequest, Middleware } from '@anthropic-ai/sdk'
+import type { Middleware } from '@anthropic-ai/sdk'
 import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
 import {
   causeOf,
@@ -17,11 +17,9 @@ import {
 } from '../base/errors.ts'
 import type { Lane } from '../base/lane-file.ts'
 import { isObject, type Json } from '../base/protocol.ts'
-import { print } from '../terminal/screen.ts'
 import { parsed, tidyReply } from './reply.ts'
 
-const MAX_RETRIES = 2 // of the SDK's own
-const MAX_WAIT = 60 // seconds that it may wait before
+const MAX_WAIT = 60 // seconds that the SDK may wait before it tries again
 
 export type Watcher = {
   /** The lane that a request belongs to, if any of its messages was logged. */
@@ -39,7 +37,6 @@ export function createClient(source: Endpoint | Middleware, watcher: Watcher): A
     ...(isLive
       ? live(source)
       : { apiKey: 'offline', baseURL: 'http://offline.invalid', logLevel: 'off' }),
-    maxRetries: MAX_RETRIES,
     middleware: [guard(watcher, isLive), ...(isLive ? [] : [source])],
   })
 }
@@ -51,7 +48,7 @@ function live({ credential: { name, value }, baseURL }: Endpoint) {
     // Beside a bearer token, too: some compatible endpoints read only this header.
     defaultHeaders: isOther(baseURL) ? { 'x-api-key': value } : {},
     // Wherever a redirect leads, the key is not meant for that place.
-    fetchOptions: { redirect: 'manual' as const },
+    fetchOptions: { redirect: 'error' as const },
   }
 }
 
@@ -67,19 +64,16 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
     try {
       asking(lane)
       const response = await next(request)
-      if (response.status >= 300 && response.status < 400) {
-        const to = response.headers.get('location') ?? 'nowhere'
-        const how = 'set ANTHROPIC_BASE_URL to where the API is'
-        throw new ReplyError(`the endpoint redirects to ${to}: ${how}`)
-      }
       const text = await response.text().catch((cause) => {
         throw noConnection(cause) // a body that breaks off is a lost connection, too
       })
       if (!response.ok) {
         const { status, headers } = response
-        const error = errorIn(text)
-        lane?.event('error', 'api_error', { status, error })
-        return retried(new Response(text, { status, headers }), request, error)
+        lane?.event('error', 'api_error', { status, error: errorIn(text) })
+        // Else the SDK would wait for as long as it is told to.
+        const failed = new Response(text, { status, headers })
+        if (waitIn(headers) > MAX_WAIT) failed.headers.set('x-should-retry', 'false')
+        return failed
       }
       const reply = tidyReply(fromJson(text), body)
       const { stop_reason, content, usage } = reply
@@ -107,18 +101,6 @@ function errorIn(text: string): { type?: string; message?: unknown } {
   const body = parsed(text) as Json | undefined
   const error = body?.error ?? body ?? firstLine(text)
   return isObject(error) ? error : { message: String(error) }
-}
-
-/** Says that the SDK will try again; it does not where it was to wait for too long. */
-function retried(response: Response, request: APIRequest, error: Json): Response {
-  const { status, headers } = response
-  const tries = Number(request.headers.get('x-stainless-retry-count'))
-  const isPassing = status === 408 || status === 409 || status === 429 || status >= 500
-  const should = headers.get('x-should-retry') ?? String(isPassing)
-  if (should !== 'true' || tries >= MAX_RETRIES) return response
-  if (waitIn(headers) > MAX_WAIT) headers.set('x-should-retry', 'false')
-  else print(`${status}: ${show(error.message ?? error)}; trying again`, 'yellow')
-  return response
 }
 
 function fromJson(text: string): unknown {

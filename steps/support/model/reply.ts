@@ -20,8 +20,7 @@ const BESIDE_CALLS = ['max_tokens', 'model_context_window_exceeded', 'refusal']
  * Makes the reply of an endpoint that bends the protocol well formed: content is an array
  * without empty texts, inputs are objects, ids are there and unique in the conversation,
  * `stop_reason` agrees with the blocks, no string holds half a character. Other blocks
- * stay as they came, and so does a well-formed reply. Tokens that are no number count as
- * zero.
+ * stay as they came, and so does a well-formed reply.
  *
  * @throws {ReplyError} where it is no message, or an error
  */
@@ -37,7 +36,7 @@ export function tidyReply(reply: unknown, { messages }: Request): Message {
   const called = content.some(({ type }) => type === 'tool_use')
   const agreed = called ? 'tool_use' : stop === 'tool_use' ? 'end_turn' : stop
   const stop_reason = BESIDE_CALLS.includes(stop) ? stop : agreed
-  const usage = tidyUsage(reply.usage)
+  const usage = { input_tokens: 0, output_tokens: 0, ...reply.usage }
   const fixed = { type: 'message', role: 'assistant', content, stop_reason, usage }
   return { ...reply, ...fixed } as unknown as Message
 }
@@ -45,14 +44,6 @@ export function tidyReply(reply: unknown, { messages }: Request): Message {
 /** A value in whose strings no half of a character is left: the API refuses it. */
 export const wellFormed = <T>(value: T): T =>
   mapStrings(value, (text) => text.toWellFormed())
-
-function tidyUsage(given: unknown) {
-  const usage = isObject(given) ? given : {}
-  const [input_tokens, output_tokens] = ['input_tokens', 'output_tokens'].map(
-    (key) => Number(usage[key]) || 0,
-  )
-  return { ...usage, input_tokens, output_tokens }
-}
 
 function tidyContent(content: Json[], messages: Request['messages']): Json[] {
   const used = new Set(

@@ -9,15 +9,13 @@ import type Anthropic from '@anthropic-ai/sdk'
 import { isSecretName } from '../base/secrets.ts'
 import { rootOf } from './files.ts'
 import type { Tool, ToolContext, ToolInput } from './tool.ts'
-import { headAndTail, texts } from './tool.ts'
+import { aroundMarker, texts } from './tool.ts'
 
 export const TIMEOUT_MS = 120_000
 /** How long an ended command's output is awaited while something else holds its pipe. */
 const GRACE_MS = 150
-/** So many bytes of an output are returned. */
-const MOST = 30_000
-/** So many bytes are kept of its beginning and of its end: half of MOST, and some. */
-const KEEP = MOST / 2 + 100
+/** So many bytes are kept of an output's beginning, and of its end. */
+const KEEP = 15_000
 
 const windows = process.platform === 'win32'
 const BASH = ['/bin/bash', '/usr/bin/bash', '/usr/local/bin/bash'].find(existsSync)
@@ -47,7 +45,6 @@ export async function runBash(
   { command }: ToolInput,
   { workdir, signal, timeoutMs = TIMEOUT_MS }: ToolContext & { timeoutMs?: number },
 ): Promise<string> {
-  if (command.includes('\0')) throw new Error('command has a NUL character: leave it out')
   if (Buffer.byteLength(command) > 100_000) {
     throw new Error('command is too long: write it to a file and run that')
   }
@@ -171,32 +168,22 @@ function collect() {
       tail = Buffer.concat([tail, chunk.subarray(room)]).subarray(-KEEP)
     },
     text() {
-      if (total > 2 * KEEP) {
-        // Half a character at the cut would make the rest look like no UTF-8.
-        const isFirst = (byte: number) => (byte & 0xc0) !== 0x80
-        head = head.subarray(
-          0,
-          head.findLastIndex((b, i) => isFirst(b) || i < KEEP - 3),
-        )
-        tail = tail.subarray(tail.findIndex((b, i) => isFirst(b) || i > 2))
-      }
-      const dropped = total - head.length - tail.length
-      return headAndTail(decode(Buffer.concat([head, tail])), MOST, dropped)
+      if (total > 2 * KEEP) return aroundMarker([head, tail], total, decode)
+      return decode(Buffer.concat([head, tail]))
     },
   }
 }
 
 /** UTF-8, or else what a Windows console uses; what is neither becomes U+FFFD. */
-export function decode(bytes: Buffer, codePage = consoleCodePage): string {
-  const page = isUtf8(bytes) ? 65001 : codePage()
-  const names: Record<number, string> = { 932: 'shift_jis', 936: 'gbk', 950: 'big5' }
-  if (page === 65001) return bytes.toString()
-  const alike = /^(874|949|125\d)$/.test(`${page}`) ? `windows-${page}` : 'latin1'
-  return new TextDecoder(names[page] ?? alike).decode(bytes)
+function decode(bytes: Buffer): string {
+  if (!windows || isUtf8(bytes)) return bytes.toString()
+  const { stdout } = spawnSync(shell, ['/d', '/c', 'chcp'], { windowsHide: true })
+  return new TextDecoder(encodingOf(String(stdout))).decode(bytes)
 }
 
-function consoleCodePage(): number {
-  if (!windows) return 65001
-  const { stdout } = spawnSync(shell, ['/d', '/c', 'chcp'], { windowsHide: true })
-  return Number(/\d+/.exec(String(stdout))?.[0])
+/** The encoding of a console's code page, as `chcp` names it. */
+export function encodingOf(said: string): string {
+  const page = /\d+/.exec(said)?.[0] ?? ''
+  const names: Record<string, string> = { 932: 'shift_jis', 936: 'gbk', 950: 'big5' }
+  return names[page] ?? (/^(874|949|125\d)$/.test(page) ? `windows-${page}` : 'latin1')
 }

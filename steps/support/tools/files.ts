@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import nodePath, { basename, dirname, join, resolve } from 'node:path'
 import type { Tool, ToolContext, ToolInput } from './tool.ts'
-import { count, noSuch, texts } from './tool.ts'
+import { count, texts } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000
@@ -22,12 +22,7 @@ export function runReadFile({ path, limit }: ToolInput, { workdir }: ToolContext
   const most = text.slice(0, MAX_CHARS).replace(/[\uD800-\uDBFF]$/, '') // no half character
   const shown = most.slice(0, most.split('\n', limit).join('\n').length + 1)
   if (shown === text) return text
-  const rest = text.slice(shown.length)
-  // A line that is shown in part is not left out.
-  const isOpen = (part: string) => (part.endsWith('\n') ? 0 : 1)
-  const lines = placesOf('\n', rest).length + isOpen(rest) - isOpen(shown)
-  const bytes = count(Buffer.byteLength(rest), 'byte')
-  const left = lines > 0 ? `${count(lines, 'line')}, ${bytes}` : bytes
+  const left = count(Buffer.byteLength(text.slice(shown.length)), 'byte')
   return `${shown}${shown.endsWith('\n') ? '' : '\n'}[${left} left out]`
 }
 
@@ -121,20 +116,14 @@ export function rootOf(workdir: string): string {
 
 /** The file that `path` means, links followed, and what is there; only a file may be. */
 function locate(path: string, workdir: string) {
-  if (!path.trim() || path.includes('\0')) {
-    throw new Error('path is blank or has a NUL character: name a file')
-  }
   const root = rootOf(workdir)
   const target = realPath(resolve(workdir, path))
   if (!isInside(root, target)) {
     throw new Error(`${path} is outside: paths stay inside the working directory`)
   }
   const stats = fs.statSync(target, { throwIfNoEntry: false })
-  if (stats?.isDirectory() || /[/\\]$/.test(path)) {
-    throw new Error(`${path} is a folder, no file: list it with bash`)
-  }
-  if (stats && !stats.isFile()) {
-    throw new Error(`${path} is a pipe, socket or device, no file`)
+  if (stats?.isFile() === false || /[/\\]$/.test(path)) {
+    throw new Error(`${path || 'A blank path'} is a folder or device, no file: use bash`)
   }
   return { target, stats }
 }
@@ -149,11 +138,7 @@ function realPath(path: string): string {
 function load(path: string, workdir: string): { text: string; bom: string } {
   return inWords('read', path, () => {
     const { target, stats } = locate(path, workdir)
-    if (!stats) {
-      const names = fs.readdirSync(dirname(target), { withFileTypes: true })
-      throw new Error(noSuch('file', path, names))
-    }
-    if (stats.size > MAX_FILE) {
+    if (stats && stats.size > MAX_FILE) {
       throw new Error(`${path} has ${stats.size} bytes: look at parts of it with bash`)
     }
     const bytes = fs.readFileSync(target)

@@ -91,8 +91,7 @@ const show = (value: unknown) => clip(JSON.stringify(value) ?? 'undefined', 60)
 
 /** Says which there are instead of one that is not. */
 export function noSuch(kind: string, name: string, there: Iterable<{ name: string }>) {
-  // A folder may have thousands.
-  const names = clip(Array.from(there, (one) => one.name).join(', '), 1000)
+  const names = Array.from(there, (one) => one.name).join(', ')
   return `No ${kind} ${name}${names ? `, only ${names}` : ': there is none'}.`
 }
 
@@ -119,19 +118,23 @@ export const CUT_SHORT: ToolAnswer = {
   is_error: true,
 }
 
-/**
- * A text of at most `most` bytes: its head and tail around a marker, if it is longer. The
- * marker also counts `dropped`, bytes of the middle that are not in `text` any more.
- */
-export function headAndTail(text: string, most: number, dropped = 0): string {
+/** A text of at most `most` bytes: its head and tail around a marker, if it is longer. */
+export function headAndTail(text: string, most: number): string {
   const bytes = Buffer.from(text)
   if (bytes.length <= most) return text
   const half = Math.floor(most / 2)
-  // A character that the cut goes through is left out, not shown as half of one.
-  const decode = (part: Buffer) => part.toString().replace(/^\ufffd+|\ufffd+$/g, '')
-  const [head, tail] = [bytes.subarray(0, half), bytes.subarray(-half)].map(decode)
-  const left = dropped + bytes.length - Buffer.byteLength(head + tail)
-  return `${head}\n[${count(left, 'byte')} left out]\n${tail}`
+  return aroundMarker([bytes.subarray(0, half), bytes.subarray(-half)], bytes.length)
+}
+
+const utf8 = (bytes: Buffer) => bytes.toString()
+
+/** The two ends of `total` bytes, without the characters that a cut may go through. */
+export function aroundMarker([head, tail]: Buffer[], total: number, decode = utf8) {
+  const isFirst = (byte: number) => (byte & 0xc0) !== 0x80
+  const start = head.subarray(0, head.findLastIndex(isFirst))
+  const end = tail.subarray(Math.max(0, tail.findIndex(isFirst)))
+  const left = total - start.length - end.length
+  return `${decode(start)}\n[${count(left, 'byte')} left out]\n${decode(end)}`
 }
 
 /** `1 line`, `2 lines`. */

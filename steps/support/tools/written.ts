@@ -8,9 +8,7 @@ function callOf(names: string): RegExp {
   const name = `(?:functions\\.)?(${names})(?![\\w-])`
   const key = (keys: string) => `["'](?:${keys})["']\\s*:\\s*`
   const named = `${key('name|tool|tool_name|function')}["']${name}["']\\s*`
-  // A schema in place of the input would offer the tool, not call it.
-  const isSchema = `\\s*"type"\\s*:\\s*"object"`
-  const input = `${key('arguments|parameters|input')}["']?\\{(?!${isSchema})`
+  const input = `${key('arguments|parameters|input')}["']?\\{`
   const between = `(?:,\\s*["'](?!description)\\w+["']\\s*:[^,{}]*)*,\\s*`
   const forms = [
     `${named}${between}${input}`,

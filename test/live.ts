@@ -75,7 +75,7 @@ export async function assertReplays(step: string, run: StepResult): Promise<void
   assert.doesNotMatch(again.stderr, /\n\s+at /)
   assert.doesNotMatch(again.stdout, /not your edit/)
   for (const file of readdirSync(join(run.root, folder))) {
-    const [name] = file.split('.')
+    const name = file.slice(0, -'.log'.length)
     const [live, offline] = [laneOf(run, name), laneOf(again, name)]
     assert.deepEqual(offline.messages, live.messages)
     const free = live.events.map(({ usage: _, ...event }) => event)

@@ -14,7 +14,7 @@ const STOP_REASONS = new Map([
   ['content_filter', 'refusal'],
 ])
 /** These are true of a reply with calls as well. */
-const BESIDE_CALLS = ['max_tokens', 'model_context_window_exceeded', 'refusal']
+const CUT = ['max_tokens', 'model_context_window_exceeded']
 
 /**
  * Makes the reply of an endpoint that bends the protocol well formed: content is an array
@@ -30,12 +30,14 @@ export function tidyReply(reply: unknown, { messages }: Request): Message {
   if (!isObject(reply) || !('content' in reply || 'role' in reply)) {
     throw new ReplyError(`the reply was no message: ${show(reply)}`)
   }
-  const content = tidyContent(toBlocks(wellFormed(reply.content)), messages)
   const given = String(reply.stop_reason ?? 'end_turn').toLowerCase()
   const stop = STOP_REASONS.get(given) ?? given
+  const all = tidyContent(toBlocks(wellFormed(reply.content)), messages)
+  // What a model was stopped in by a refusal is not to be run.
+  const content = stop === 'refusal' ? all.filter(({ type }) => type !== 'tool_use') : all
   const called = content.some(({ type }) => type === 'tool_use')
   const agreed = called ? 'tool_use' : stop === 'tool_use' ? 'end_turn' : stop
-  const stop_reason = BESIDE_CALLS.includes(stop) ? stop : agreed
+  const stop_reason = CUT.includes(stop) ? stop : agreed
   const usage = { input_tokens: 0, output_tokens: 0, ...reply.usage }
   const fixed = { type: 'message', role: 'assistant', content, stop_reason, usage }
   return { ...reply, ...fixed } as unknown as Message
@@ -45,10 +47,18 @@ export function tidyReply(reply: unknown, { messages }: Request): Message {
 export const wellFormed = <T>(value: T): T =>
   mapStrings(value, (text) => text.toWellFormed())
 
+/** The ids of each conversation: read once, then every reply adds its own. */
+const known = new WeakMap<object, Set<unknown>>()
+
+function idsIn(messages: Request['messages']): Set<unknown> {
+  const blocks = () => messages.flatMap(({ content }) => toBlocks(content))
+  const ids = known.get(messages) ?? new Set(blocks().map(({ id }) => id))
+  known.set(messages, ids)
+  return ids
+}
+
 function tidyContent(content: Json[], messages: Request['messages']): Json[] {
-  const used = new Set(
-    messages.flatMap(({ content }) => toBlocks(content)).map(({ id }) => id),
-  )
+  const used = idsIn(messages)
   return content
     .filter((block) => isObject(block) && (block.type !== 'text' || hasWords(block.text)))
     .map((block) => {

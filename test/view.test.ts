@@ -384,16 +384,18 @@ test('the end of a run, view and a comparison say the same sizes', async (t) => 
   assert.match(compared[row + 3], RegExp(`A sub-1 +${sub} `))
 })
 
-test('record makes the results anew, and both commands say what they take', async (t) => {
+test('record takes a folder, and both commands say what they take', async (t) => {
   const root = makeRoot(t)
-  const folder = join(root, 'logs/recorded/04-subagent')
+  const folder = mkdtempSync(join(tmpdir(), 'view-'))
+  folders.push(folder)
+  cpSync(join(root, 'logs/recorded/04-subagent'), folder, { recursive: true })
   const path = join(folder, 'sub-1.log')
   const before = readFileSync(path, 'utf8')
   writeFileSync(path, before.replace('Wrote ', 'Wrote? '))
   writeFileSync(join(folder, 'notes.txt'), 'kept')
   const record = (args: string[]) => command('support/cli/record.ts', args, { root })
   const [made, viewed, recorded, unknown] = await Promise.all([
-    record(['4']),
+    record([folder]),
     view(['--help']),
     record(['--help']),
     record(['99']),

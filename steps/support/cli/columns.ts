@@ -100,7 +100,7 @@ function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][]
   return [heading, ...shown.slice(from, to)]
 }
 
-/** An event in a few words; `number` turns a place in the history into one in the file. */
+/** An event in a few words; `number` makes a place in the history one in the file. */
 function eventLine(line: LaneLine, number: (n: number) => number): string {
   const { level: _, event, status, error, message, ...rest } = line
   if (event === 'compacted') {

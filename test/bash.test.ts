@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { after, afterEach, beforeEach, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodingOf, runBash, SHELL, stopAll } from '../steps/support/tools/bash.ts'
+import { posix, until } from './live.ts'
 
-const posix = { skip: process.platform === 'win32' && 'needs a POSIX shell' }
 const base = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'bash-test-')))
 after(() => {
   stopAll()
@@ -30,11 +30,6 @@ const node = (code: string) => `node -e "${code}"`
 const BEAT = node("setInterval(() => fs.appendFileSync('beat', '.'), 10)")
 const beats = () =>
   fs.statSync(join(workdir, 'beat'), { throwIfNoEntry: false })?.size ?? 0
-async function until(condition: () => boolean): Promise<void> {
-  for (const start = Date.now(); !condition(); await sleep(10)) {
-    if (Date.now() - start > 15_000) throw new Error(`Waited in vain for ${condition}`)
-  }
-}
 async function assertDead(): Promise<void> {
   const before = beats()
   assert.ok(before > 0)

@@ -175,11 +175,8 @@ describe('read_file', () => {
 
   const binaries: [name: string, content: Buffer][] = [
     ['binary', Buffer.from([1, 2, 0, 3])],
-    ['a NUL far behind', Buffer.from(`${'a'.repeat(200_000)}\0`)],
     ['UTF-16', Buffer.from('\uFEFFhi', 'utf16le')],
-    ['UTF-16, big-endian', Buffer.from('\uFEFF你好', 'utf16le').swap16()],
     ['Latin-1', Buffer.from('é', 'latin1')],
-    ['half a character', Buffer.from('é').subarray(0, 1)],
     ['half a surrogate pair', Buffer.from([0xed, 0xa0, 0xbd])],
   ]
   for (const [name, content] of binaries) {
@@ -263,10 +260,7 @@ describe('edit_file', () => {
     ['CRLF by LF', 'a\r\nb\r\nc\r\n', 'a\nb', '1\n2\n3', '1\r\n2\r\n3\r\nc\r\n'],
     ['CRLF by CRLF', 'a\r\nb\r\nc\r\n', 'a\r\nb', '1\r\n2\n3', '1\r\n2\r\n3\r\nc\r\n'],
     ['a line end of CRLF', 'a\r\nb\r\n', '\nb', ' b', 'a b\r\n'],
-    ['LF by CRLF', 'a\nb\n', 'a\r\nb', '1\r\n2', '1\n2\n'],
-    ['no line end yet', 'a', 'a', '1\n2', '1\n2'],
     ['behind a BOM', '\uFEFFa\r\nb\r\n', 'a\n', '1\n', '\uFEFF1\r\nb\r\n'],
-    ['all behind a BOM', '\uFEFFa\r\nb', 'a\r\nb', 'c', '\uFEFFc'],
     ['the rest as it is', 'a\nb\r\nc\n', 'a', 'd', 'd\nb\r\nc\n'],
   ]
   for (const [name, before, old, fresh, after] of edits) {
@@ -281,13 +275,10 @@ describe('edit_file', () => {
   // biome-ignore format: a table
   const refused: [name: string, before: string, old: string, fresh: string, message: string][] = [
     ['none', 'if (a) {\n\treturn\n}\n', 'if (a) {\n  return', 'x', NONE],
-    ['half a character', '😀', '\ud83d', 'x', NONE],
     ['several', 'x\ny\nx x\n', 'x', 'z',
       'old_text is 3 times in a.txt, on line 1, 3: add lines around it'],
     ['two that overlap', 'aaa', 'aa', 'z',
       'old_text is 2 times in a.txt, on line 1: add lines around it'],
-    ['two in CRLF', 'a\r\n\r\n\r\nb', '\n\n', 'z',
-      'old_text is 2 times in a.txt, on line 1, 2: add lines around it'],
     ['very many', 'x\n'.repeat(500_000), 'x', 'z', 'old_text is 500000 times in a.txt, on ' +
       'line 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …: add lines around it'],
     ['nothing to look for', 'a', '', 'x', 'old_text is empty: it must name what to replace'],
@@ -301,11 +292,4 @@ describe('edit_file', () => {
       assert.equal(get('a.txt'), before)
     })
   }
-
-  test('says where, also in a large file', () => {
-    const block = Array.from({ length: 5000 }, (_, i) => `line (${i})`).join('\n')
-    put('a.txt', `${'x\n'.repeat(1_000_000)}${block}\n`)
-    assert.equal(edit('a.txt', block, 'short'), 'Edited a.txt, line 1000001')
-    assert.ok(get('a.txt').endsWith('x\nshort\n'))
-  })
 })

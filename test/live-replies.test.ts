@@ -15,10 +15,9 @@ import {
 } from './live.ts'
 import { calls, type Json, makeRoot, raw, reply, startStep, text } from './server.ts'
 
-const bash = (command: string, fields: Json = {}) => {
-  return { name: 'bash', input: { command }, ...fields }
+const use = (command: string, fields: Json = {}) => {
+  return { type: 'tool_use', name: 'bash', input: { command }, ...fields }
 }
-const use = (command: string) => ({ type: 'tool_use', ...bash(command) })
 const said = (words: string) => ({ type: 'text', text: words })
 const THINKING = [
   { type: 'thinking', thinking: 'Hm: "é" \\ \u2028', signature: 'EqQB+/==' },
@@ -39,17 +38,17 @@ const SCRIPTS = {
   'text/plain': [raw(200, { role: 'assistant', content: [said('Plain.')] }, plain)],
   'a call in JSON': [text(IN_JSON)],
   'a call in tags': [text(IN_TAGS)],
-  'end_turn beside a call': [calls(bash('echo run'), { stop_reason: 'end_turn' }), so],
+  'end_turn beside a call': [calls(use('echo run'), { stop_reason: 'end_turn' }), so],
   'tool_use without a call': [text('No call.', { stop_reason: 'tool_use' })],
   'blank beside a call': [reply([said(''), use('echo on')]), so],
   thinking: [reply([...THINKING, use('echo on')]), so],
   'half a pair': [reply([said('a\ud83d'), use('printf %s "b\ud83d"')]), text('\ude00')],
   'json input': [calls({ name: 'bash', input: '{"command": "echo json"}' }), so],
   'no object': [calls(...['echo', [1], null].map((input) => ({ name: 'bash', input }))), so],
-  'same ids': [calls(bash('echo a', { id: 'same' }), bash('echo b', { id: 'same' })), calls(bash('echo c', { id: 'same' })), so],
-  'no ids': [calls(bash('echo a', { id: '' }), bash('echo b', { id: null })), so],
+  'same ids': [calls(use('echo a', { id: 'same' }), use('echo b', { id: 'same' })), calls(use('echo c', { id: 'same' })), so],
+  'no ids': [calls(use('echo a', { id: '' }), use('echo b', { id: null })), so],
   'no tool': [calls({ name: 'fly', input: { to: 'Mars' } }), so],
-  'cut call': [calls(bash('echo x > cut.txt'), { name: 'write_file', input: { path: 'cut.txt' } }, { stop_reason: 'max_tokens' }), so],
+  'cut call': [calls(use('echo x > cut.txt'), { name: 'write_file', input: { path: 'cut.txt' } }, { stop_reason: 'max_tokens' }), so],
   last: [text('Goodbye.')],
 }
 /** Prompts whose replies end early or are empty: what is told, and the event if any. */

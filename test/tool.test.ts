@@ -35,11 +35,8 @@ describe('checkInput', () => {
     [{}, {}],
     [{ limit: 10 }, { limit: 10 }],
     [{ limit: '10' }, { limit: 10 }],
-    [{ limit: ' 10\n' }, { limit: 10 }],
-    [{ limit: 10.0 }, { limit: 10 }],
     [{ limit: null, worktree: undefined }, {}],
     [{ share: '0.5' }, { share: 0.5 }],
-    [{ share: '-1' }, { share: -1 }],
     [{ worktree: 'true' }, { worktree: true }],
     [{ worktree: 'False' }, { worktree: false }],
     [{ items: '["a","b"]' }, { items: ['a', 'b'] }],
@@ -55,18 +52,13 @@ describe('checkInput', () => {
   const wrong: [given: object, message: string][] = [
     [{ path: null }, 't.path is missing: it is required, a string'],
     [{ path: 10 }, 't.path must be a string, not 10'],
-    [{ limit: '' }, 't.limit must be an integer, not ""'],
     [{ limit: 'ten' }, 't.limit must be an integer, not "ten"'],
     [{ limit: '1.5' }, 't.limit must be an integer, not "1.5"'],
-    [{ limit: '010' }, 't.limit must be an integer, not "010"'],
-    [{ limit: '"10"' }, 't.limit must be an integer, not "\\"10\\""'],
     [{ limit: '9007199254740993' }, 't.limit must be an integer, not "9007199254740993"'],
     [{ limit: '0' }, 't.limit must be at least 1, not "0"'],
     [{ limit: 10_000 }, 't.limit must be at most 9999, not 10000'],
-    [{ limit: true }, 't.limit must be an integer, not true'],
     [{ share: 'NaN' }, 't.share must be a number, not "NaN"'],
     [{ worktree: 'yes' }, 't.worktree must be a boolean, not "yes"'],
-    [{ worktree: 1 }, 't.worktree must be a boolean, not 1'],
     [{ prompt: ' \n' }, 't.prompt must be text, not blank, not " \\n"'],
     [{ status: 'new' }, 't.status must be one of open, done, not "new"'],
     [{ place: [] }, 't.place must be an object, not []'],
@@ -79,16 +71,6 @@ describe('checkInput', () => {
     test(`refuses ${JSON.stringify(given)}`, () =>
       assert.throws(() => inputOf(given), { message }))
   }
-
-  test('what is shown of a value is never half a character', () => {
-    for (const length of [56, 57, 58, 59]) {
-      const given = { limit: `${'a'.repeat(length)}😀😀` }
-      assert.throws(
-        () => inputOf(given),
-        ({ message }: Error) => message.isWellFormed() && message.endsWith('…'),
-      )
-    }
-  })
 
   test('the schema that is offered stays as it is, and so does the input', () => {
     const before = structuredClone(schema)

@@ -126,29 +126,17 @@ test('a request is system prompt, tools and all messages before it, in bytes', (
   const [a, b] = [reply(text('a')), reply(text('b'))]
   const second = first + bytes(copy(text('a')), prompt('b'))
   const summed = first - bytes(prompt('你好')) + bytes(prompt('sum'), prompt('b'))
+  // biome-ignore format: a table
   const cases: [Line[], number[]][] = [
-    [
-      [prompt('你好'), failed, a, { event: 'reminder' }, prompt('b')],
-      [first, first],
-    ],
+    [[prompt('你好'), failed, a, { event: 'reminder' }, prompt('b')], [first, first]],
     [[prompt('你好'), { event: 'no_answer' }], [first]],
-    [
-      [prompt('你好'), a, prompt('b'), b],
-      [first, second],
-    ],
+    [[prompt('你好'), a, prompt('b'), b], [first, second]],
     // What was replaced is gone; what was copied into a summary lane was no request.
-    [
-      [prompt('你好'), a, prompt('b'), compacted('x', 1, 2), prompt('sum'), b],
-      [first, summed],
-    ],
+    [[prompt('你好'), a, prompt('b'), compacted('x', 1, 2), prompt('sum'), b], [first, summed]],
     [[prompt('你好'), copy(text('a')), prompt('b'), b], [second]],
   ]
   for (const [lines, sizes] of cases)
-    assert.deepEqual(
-      requestSizes(run({ parent: lines })[0]),
-      sizes,
-      JSON.stringify(lines),
-    )
+    assert.deepEqual(requestSizes(run({ parent: lines })[0]), sizes)
 })
 
 test('as one history a request holds what had come back by then', () => {
@@ -251,33 +239,25 @@ test('text: its width, what would steer a terminal, where it breaks and is cut',
   assert.equal(standIns('\x1b[31m\x07\r\0'), '␛[31m␇␍␀')
   assert.equal(standIns('\x9b\x7f\u202e\ud800\xad'), '\ufffd'.repeat(5))
   assert.equal(standIns(`你好 ${FAMILY} e\u0301`), `你好 ${FAMILY} e\u0301`)
+  // biome-ignore format: a table
   const wrapped: [string, number, number, string[]][] = [
-    ['one two three', 8, 3, ['one two', 'three']],
+    ['one two three', 8, 3, ['one two', 'three']], ['', 9, 1, []],
     ['one two three four five', 9, 2, ['one two', 'three…']],
-    ['\n\n a\n\nb \n', 9, 1, [' a…']],
-    ['一二三四五', 4, 9, ['一二', '三四', '五']],
-    ['a\tb', 9, 1, ['a    b']],
-    ['', 9, 1, []],
-    ['x'.repeat(5000), 4, 2, ['xxxx', 'xxx…']],
+    ['\n\n a\n\nb \n', 9, 1, [' a…']], ['一二三四五', 4, 9, ['一二', '三四', '五']],
+    ['a\tb', 9, 1, ['a    b']], ['x'.repeat(5000), 4, 2, ['xxxx', 'xxx…']],
   ]
   for (const [text, width, max, lines] of wrapped)
     assert.deepEqual(wrap(text, width, max), lines, text.slice(0, 20))
+  // biome-ignore format: a table
   const fitted: [string, number, string][] = [
-    ['12345', 5, '12345'],
-    ['123456', 5, '1234…'],
-    ['一二三', 5, '一二…'],
-    ['a\nb', 5, 'a'],
-    ['\x07\t!', 9, '␇    !'],
-    [`12${FAMILY}5`, 4, '12…'],
+    ['12345', 5, '12345'], ['123456', 5, '1234…'], ['一二三', 5, '一二…'],
+    ['a\nb', 5, 'a'], ['\x07\t!', 9, '␇    !'], [`12${FAMILY}5`, 4, '12…'],
   ]
   for (const [text, columns, line] of fitted) assert.equal(fit(text, columns), line)
+  // biome-ignore format: a table
   const clipped: [string, number, string][] = [
-    ['12345', 5, '12345'],
-    ['123456', 5, '1234…'],
-    ['123🙂', 5, '123🙂'],
-    ['123🙂5', 5, '123…'],
-    [`1${FAMILY}3`, 9, '1…'],
-    [FAMILY, 2, '…'],
+    ['12345', 5, '12345'], ['123456', 5, '1234…'], ['123🙂', 5, '123🙂'],
+    ['123🙂5', 5, '123…'], [`1${FAMILY}3`, 9, '1…'], [FAMILY, 2, '…'],
   ]
   for (const [text, max, rest] of clipped) assert.equal(clip(text, max), rest)
 })
@@ -384,16 +364,18 @@ test('the end of a run, view and a comparison say the same sizes', async (t) => 
   assert.match(compared[row + 3], RegExp(`A sub-1 +${sub} `))
 })
 
-test('record makes the results anew, and both commands say what they take', async (t) => {
+test('record takes a folder, and both commands say what they take', async (t) => {
   const root = makeRoot(t)
-  const folder = join(root, 'logs/recorded/04-subagent')
+  const folder = mkdtempSync(join(tmpdir(), 'view-'))
+  folders.push(folder)
+  cpSync(join(root, 'logs/recorded/04-subagent'), folder, { recursive: true })
   const path = join(folder, 'sub-1.log')
   const before = readFileSync(path, 'utf8')
   writeFileSync(path, before.replace('Wrote ', 'Wrote? '))
   writeFileSync(join(folder, 'notes.txt'), 'kept')
   const record = (args: string[]) => command('support/cli/record.ts', args, { root })
   const [made, viewed, recorded, unknown] = await Promise.all([
-    record(['4']),
+    record([folder]),
     view(['--help']),
     record(['--help']),
     record(['99']),

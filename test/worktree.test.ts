@@ -1,6 +1,6 @@
 /** Step 11: a child's work apart from all others, until somebody merges it. */
 import assert from 'node:assert/strict'
-import { execFileSync, execSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -195,13 +195,6 @@ describe('a run', { concurrency: 4 }, () => {
       merged.slice(1).map(({ content }) => content.trim()),
       ['(no output)', '(no output)', 'two'],
     )
-    const follow = (command: string) => execSync(command, { cwd: workdir, env: plain })
-    const [, add, place] = /committed: (git -C ("[^"]+") add -A),/.exec(names) ?? []
-    follow(add)
-    follow(`git -C ${place} commit -q -m rest`)
-    follow(/To take it over: (git merge -q \S+)\./.exec(names)?.[1] ?? '')
-    assert.equal(fs.readFileSync(join(workdir, '名 前 b.md'), 'utf8'), 'x')
-    assert.equal(fs.readFileSync(join(workdir, 'note.md'), 'utf8'), 'of b')
   })
 
   test('where there can be none, the tool says so, and starts nothing', async (t) => {

@@ -70,8 +70,8 @@ type Field = { value: string | string[]; wrong: Wrong }
 const wrongAt = (line: number) => (reason: string) => new Error(`line ${line}: ${reason}`)
 
 /**
- * Understands the part of YAML that such files need: plain and quoted values, folded text,
- * lists in brackets or of lines, comments. What it does not understand it refuses.
+ * Understands the part of YAML that such files need: plain and quoted values, folded
+ * text, lists in brackets or of lines, comments. What it does not understand it refuses.
  *
  * @param tools the tools that the profile may name
  * @throws {Error} with the line and the reason

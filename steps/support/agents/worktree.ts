@@ -9,7 +9,7 @@ export type Worktree = {
   path: string
   /** The branch that it was made with. */
   branch: string
-  /** Names of what has changed in the working directory since the commit it began with. */
+  /** Names of what has changed in the working directory since the commit it began at. */
   unseen?: string
 }
 

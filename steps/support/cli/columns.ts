@@ -100,7 +100,7 @@ function renderPart({ lane, from, to }: Part, run: Run, width: number): Cell[][]
   return [heading, ...shown.slice(from, to)]
 }
 
-/** An event in a few words; `number` is a message's in the file, by that in the history. */
+/** An event in a few words; `number` makes a place in the history one in the file. */
 function eventLine(line: LaneLine, number: (n: number) => number): string {
   const { level: _, event, status, error, message, ...rest } = line
   if (event === 'compacted') {

@@ -1,30 +1,34 @@
 /** `npm run record 04`: replays recordings and writes the result over them. */
 import { spawnSync } from 'node:child_process'
-import { cpSync, readdirSync, rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
 import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
 import { isAnswer, type LaneFile, readFolder, renumberIds } from '../base/lane-file.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const RECORDED = join(ROOT, 'logs/recorded')
-const USAGE = `Usage: npm run record 04
-Replays all recordings of a step and writes the result over them. The model's turns stay
-as they are; what the tools say to them is made anew.`
+const USAGE = `Usage: npm run record 04        all recordings of a step
+       npm run record FOLDER    any other recording
+Replays recordings and writes the result over them. The model's turns stay as they are;
+what the tools say to them is made anew.`
 
-function namesOf(wanted: string): string[] {
+function foldersOf(wanted: string): string[] {
+  if (existsSync(join(wanted, 'parent.log'))) return [resolve(wanted)]
   const isMeant = (name: string) => name.startsWith(wanted.padStart(2, '0'))
   const names = readdirSync(RECORDED).filter(isMeant)
-  if (names.length > 0) return names
+  if (names.length > 0) return names.map((name) => join(RECORDED, name))
   throw new Error(`There is no recording ${JSON.stringify(wanted)}.\n${USAGE}`)
 }
 
 /** @throws {Error} naming the lane that the run did not have in full */
-function record(name: string): void {
-  const folder = join(RECORDED, name)
+function record(folder: string): void {
   const before = readFolder(folder)
-  const { step } = before[0].header
-  const log = join(ROOT, 'logs', name) // where a replay writes it
+  const step = before[0].header.step ?? basename(folder).split('.')[0]
+  // Where a replay writes its log.
+  const name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
+  const own = join(ROOT, 'logs', name)
+  const log = own === folder ? `${own}.replay` : own
   rmSync(log, { recursive: true, force: true })
   const args = ['--import', 'tsx', join('steps', `${step}.ts`), '--replay', folder]
   spawnSync(process.execPath, args, {
@@ -36,7 +40,7 @@ function record(name: string): void {
     const same = after.find((file) => file.name === lane.name)
     if (same && isDeepStrictEqual(answersIn(same), answersIn(lane))) continue
     const lacks = `the run did not have all of the model's turns in ${lane.name}`
-    throw new Error(`${name}: ${lacks}. Nothing was written over it.`)
+    throw new Error(`${basename(folder)}: ${lacks}. Nothing was written over it.`)
   }
   cpSync(log, folder, { recursive: true })
 }
@@ -52,7 +56,7 @@ try {
   const wanted = process.argv.slice(2)
   if (wanted.length === 0) throw new Error(USAGE)
   if (wanted.includes('--help')) console.log(USAGE)
-  else for (const name of wanted.flatMap(namesOf)) record(name)
+  else for (const folder of wanted.flatMap(foldersOf)) record(folder)
 } catch (error) {
   console.error((error as Error).message)
   process.exitCode = 1

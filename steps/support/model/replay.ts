@@ -48,8 +48,8 @@ type Track = { lane: LaneFile; answers: Answer[]; noted: boolean }
 type Answer = { line: LaneLine; before: MessageParam[]; length: number; retried: boolean }
 
 /**
- * Answers `POST /v1/messages` from recorded lanes, never from a network. Each of the run's
- * lanes gets the recorded one whose user prompts and assistant turns equal its own; of
+ * Answers `POST /v1/messages` from recorded lanes, never from a network. Each lane of the
+ * run gets the recorded one whose user prompts and assistant turns equal its own; of
  * several, the earliest that is still free. Tool results may differ: the first difference
  * in a lane is told. What the real API refuses is refused, with its status and wording.
  *

@@ -19,7 +19,7 @@ const MAX_FILE = 10_000_000
  */
 export function runReadFile({ path, limit }: ToolInput, { workdir }: ToolContext) {
   const { text } = load(path, workdir)
-  const most = text.slice(0, MAX_CHARS).replace(/[\uD800-\uDBFF]$/, '') // no half character
+  const most = text.slice(0, MAX_CHARS).replace(/[\uD800-\uDBFF]$/, '') // no half pair
   const shown = most.slice(0, most.split('\n', limit).join('\n').length + 1)
   if (shown === text) return text
   const left = count(Buffer.byteLength(text.slice(shown.length)), 'byte')
@@ -128,7 +128,7 @@ function locate(path: string, workdir: string) {
   return { target, stats }
 }
 
-/** Where `path` leads, also if its end is not there yet; a link to nothing is an error. */
+/** Where `path` leads, be its end there yet or not; a link to nothing is an error. */
 function realPath(path: string): string {
   if (fs.lstatSync(path, { throwIfNoEntry: false })) return fs.realpathSync.native(path)
   return join(realPath(dirname(path)), basename(path))

@@ -2,10 +2,9 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { updatePage } from './docs.ts'
-import { NOT_YET } from './docs-not-yet.ts'
 import { allPages, ROOT } from './markdown.ts'
 
-for (const page of allPages().filter(({ path }) => !NOT_YET.includes(path))) {
+for (const page of allPages()) {
   const text = await updatePage(page)
   if (text === page.text) continue
   writeFileSync(join(ROOT, page.path), text)

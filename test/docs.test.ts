@@ -25,12 +25,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { chapterProblems, pairProblems, RULES, supportProblems } from './docs.ts'
-import { NOT_YET } from './docs-not-yet.ts'
 import { STORIES } from './exercises.ts'
 import { allPages, type Block, idOf, isChinese, LINK, ROOT } from './markdown.ts'
 import { doExercise, expectedBody, partProblem } from './quotes.ts'
 
-const pages = allPages().filter(({ path }) => !NOT_YET.includes(path))
+const pages = allPages()
 const pageAt = (path: string) => pages.find((page) => page.path === path)
 const steps = readdirSync(join(ROOT, 'steps')).flatMap(
   (name) => /^(\d\d-.*)\.ts$/.exec(name)?.[1] ?? [],
@@ -92,7 +91,6 @@ for (const page of pages.filter(({ path }) => path.startsWith('docs/'))) {
   const english = chinese.replace('zh/', '')
 
   test(`${page.path} has its like in the other language`, () => {
-    if (NOT_YET.includes(chinese)) return
     const pair = [english, chinese].map(pageAt)
     assert(pair[0] && pair[1], `${english} or ${chinese} is missing`)
     assert.deepEqual(pairProblems(pair[0], pair[1]), [])
@@ -109,7 +107,6 @@ for (const page of pages.filter(({ path }) => path.startsWith('docs/'))) {
 for (const step of steps) {
   test(`${step} has its chapter`, () => {
     for (const path of [`docs/${step}.md`, `docs/zh/${step}.md`]) {
-      if (NOT_YET.includes(path)) continue
       const page = pageAt(path)
       assert(page, `${path} is missing`)
       assert.deepEqual(chapterProblems(page), [])

@@ -124,4 +124,14 @@ export const STORIES: Record<string, Story> = {
     parent: /"tool_4","content":"Three children are enough.*"is_error":true/,
     'sub-4': NO_LANE,
   },
+  '12-cut': {
+    exit: /^1$/,
+    screen: /sub-1 is not summed up: 400 invalid_request_error/,
+    'sub-1': /^(?![\s\S]*"compacted")/,
+    'sub-1.summary-1': NO_RESULT,
+  },
+  '12-no-event': {
+    screen: [NO_NOTE, /sub-1\.summary-1 stands for 6 messages/],
+    'sub-1': /^(?![\s\S]*"compacted")/,
+  },
 }

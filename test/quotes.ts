@@ -1,19 +1,9 @@
 /** Where quotes come from: source files, recordings, commands that are run, exercises. */
 import { execFile } from 'node:child_process'
-import {
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { callLine } from '../steps/support/base/lane-file.ts'
+import { compileSteps, makeRoot } from './kit.ts'
 import { type Block, idOf, ROOT, read } from './markdown.ts'
 
 const linesOf = (text: string) => text.trimEnd().split('\n')
@@ -140,29 +130,18 @@ export function logProblem(recorded: string[], quoted: string[]): string | undef
   return undefined
 }
 
-const roots: string[] = []
-process.on('exit', () => {
-  for (const root of roots) rmSync(root, { recursive: true, force: true })
-})
-
-/** What a reader has cloned and installed, in a folder of its own. */
-function makeRoot(): string {
-  const root = realpathSync(mkdtempSync(join(tmpdir(), 'docs-')))
-  roots.push(root)
-  for (const part of ['steps', 'logs/recorded', 'package.json'])
-    cpSync(join(ROOT, part), join(root, part), { recursive: true })
-  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'), 'junction')
-  return root
-}
-
 type Result = { code: number; output: string }
 
-/** Runs a command as a reader's shell would; `output` is what their terminal shows. */
+/**
+ * Runs a command as a reader's shell would; `output` is what their terminal shows. A step
+ * of `cwd` runs compiled: what tsx makes of it, made once.
+ */
 export function run(command: string, cwd: string): Promise<Result> {
-  const node = `"${process.execPath}" --import tsx`
   const direct = command
-    .replaceAll('npx tsx', node)
-    .replaceAll('npm run -s view', `${node} steps/support/cli/view.ts`)
+    .replaceAll('npm run -s view', 'npx tsx steps/support/cli/view.ts')
+    .replace(/npx tsx (steps\/[\w/-]+)\.ts/g, `"${process.execPath}" $1.mjs`)
+  if (direct !== command)
+    compileSteps(cwd, basename(/steps\/[\w-]+/.exec(direct)?.[0] ?? ''))
   const env = { PATH: process.env.PATH, HOME: cwd, LC_ALL: 'C' }
   const options = { cwd, env, timeout: 60_000, maxBuffer: 1e7 }
   return new Promise((done, failed) => {

@@ -284,7 +284,7 @@ describe('a file that was cut, or is broken', () => {
       const bytes = Buffer.from(finished.files[`${name}.log`])
       for (let end = bytes.indexOf('\n') + 1; end <= bytes.length; end++) {
         fs.writeFileSync(path, bytes.subarray(0, end))
-        const { messages } = recoverLane(folder, name, workdir)
+        const { messages } = recoverLane(folder, name)
         const file = fs.readFileSync(path, 'utf8')
         const whole = bytes[end] === 10 ? end + 1 : bytes.lastIndexOf(10, end - 1) + 1
         assert.equal(Buffer.byteLength(file), whole, `cut at ${end}`)
@@ -326,7 +326,7 @@ describe('a file that was cut, or is broken', () => {
     const path = join(folder, 'sub-1.log')
     for (const [content, said] of broken) {
       fs.writeFileSync(path, content)
-      assert.throws(() => recoverLane(folder, 'sub-1', workdir), said)
+      assert.throws(() => recoverLane(folder, 'sub-1'), said)
       assert.equal(fs.readFileSync(path, 'utf8'), content)
     }
 

@@ -4,7 +4,7 @@ import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources'
 import { explain, RunError, show } from './base/errors.ts'
-import type { Lane } from './base/lane-file.ts'
+import type { Lane } from './base/lane.ts'
 import { unfold } from './base/paths.ts'
 import { createClient } from './model/client.ts'
 import { promptsOf, replay } from './model/replay.ts'
@@ -161,7 +161,7 @@ export class Session {
     const { replay } = this.#settings
     const { recording, number, logs } = this.#place
     const recorded = replay && recording ? promptsOf(recording.lanes[0]) : undefined
-    const own = recorded?.map((prompt) => unfold(prompt, this.workdir)) ?? [ownPrompt]
+    const own = recorded ? unfold(recorded, this.workdir) : [ownPrompt]
     try {
       for await (const prompt of readPrompts(number, own, this.#settings)) {
         // What was typed stands on the terminal already.
@@ -178,7 +178,7 @@ export class Session {
     stopAll()
     // A tool that was given up may still hold the process.
     setTimeout(() => process.exit(), 500).unref()
-    summarize(this.lanes.all(), this.live, logs, this.lanes.broken)
+    summarize(this.lanes.all, logs, this.live)
   }
 
   /** Says what went wrong; true if it was Ctrl+C. */

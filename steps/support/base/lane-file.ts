@@ -1,12 +1,7 @@
 /** Reads a lane's file back: what the lane ran with, its messages, its events. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
-import type {
-  Message,
-  MessageParam,
-  ToolUseBlockParam,
-  Usage,
-} from '@anthropic-ai/sdk/resources/messages'
+import type { MessageParam, Usage } from '@anthropic-ai/sdk/resources/messages'
 
 /** Line 1 of a lane's file: what the lane ran with. */
 export type LaneHeader = {
@@ -24,27 +19,6 @@ export type LaneHeader = {
   system: string
   tools: { name: string; description: string; input_schema: object }[]
   max_turns?: number
-}
-
-/** The writer of a lane's file. */
-export type Lane = {
-  name: string
-  /** Keeps a reply until its message is logged: why it stopped; live, what it cost. */
-  answered: (reply: Message) => void
-  /** One line per message, and one more if it holds a call written as text. */
-  message: (message: MessageParam) => void
-  /** A line that is no message, such as a request that got no reply. */
-  event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** A value as the file holds it: well formed, no secrets, no paths of this machine. */
-  clean: <T>(value: T) => T
-  /** A value from the file as it was said, but for secrets. */
-  restore: <T>(value: T) => T
-  /** See `Lanes.size`. */
-  size: (messages: MessageParam[]) => { tokens: number; bytes: number }
-  /** Messages in the file; since it was opened, replies and tokens as an API said. */
-  sums: { messages: number; turns: number; input: number; output: number }
-  /** Tokens of this run before it was opened again. */
-  earlier: { input: number; output: number }
 }
 
 /** A message (`role`, `content`), or what happened beside the messages (`event`). */
@@ -201,6 +175,16 @@ export function requestSizes({ header, lines }: LaneFile): number[] {
   return sizes
 }
 
+/** What replies took, cached tokens too, and what they held, as an API counted them. */
+export function tokensIn(usages: (Partial<Usage> | undefined)[]) {
+  const sum = (field: RegExp) =>
+    usages
+      .flatMap((usage) => Object.entries(usage ?? {}))
+      .map(([name, count]) => (field.test(name) ? Number(count) : 0))
+      .reduce((a, b) => a + b, 0)
+  return { input: sum(/^(cache_\w+_)?input_tokens$/), output: sum(/^output_tokens$/) }
+}
+
 /** Bytes of JSON, all values together. */
 export function sizeOf(values: unknown[]): number {
   const bytes = values.map((value) => Buffer.byteLength(JSON.stringify(value) ?? ''))
@@ -208,10 +192,7 @@ export function sizeOf(values: unknown[]): number {
 }
 
 /** A call in one line: the tool, and of its input the field that tells most. */
-export function callLine({
-  name,
-  input,
-}: Pick<ToolUseBlockParam, 'name' | 'input'>): string {
+export function callLine({ name, input }: { name: string; input: unknown }): string {
   const fields = Object(input)
   const telling = ['path', 'command', 'description', 'prompt'].map((key) => fields[key])
   const field = telling.find((value) => typeof value === 'string' && value.trim())

@@ -15,7 +15,7 @@ import {
   show,
   waitIn,
 } from '../base/errors.ts'
-import type { Lane } from '../base/lane-file.ts'
+import type { Lane } from '../base/lane.ts'
 import { isObject, type Json } from '../base/protocol.ts'
 import { print } from '../terminal/screen.ts'
 import { parsed, tidyReply } from './reply.ts'

@@ -13,9 +13,9 @@ import {
   RunError,
   show,
 } from '../base/errors.ts'
+import type { Lane } from '../base/lane.ts'
 import {
   isAnswer,
-  type Lane,
   type LaneFile,
   type LaneLine,
   renumberIds,

@@ -2,8 +2,7 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type LaneFile, lanesIn, mapStrings, readLane } from '../base/lane-file.ts'
-import { unfold } from '../base/paths.ts'
+import { type LaneFile, lanesIn, readLane } from '../base/lane-file.ts'
 import { requestError } from '../base/protocol.ts'
 
 /**
@@ -14,12 +13,7 @@ import { requestError } from '../base/protocol.ts'
  * @throws {Error} when there is no such lane (naming those there are), or when its file
  * is broken in any other way
  */
-export function recoverLane(
-  folder: string,
-  name: string,
-  workdir = '<workdir>',
-  begun = false,
-): LaneFile {
+export function recoverLane(folder: string, name: string, begun = false): LaneFile {
   const names = lanesIn(folder).filter((lane) => /^sub-\d+$/.test(lane))
   const path = join(folder, `${name}.log`)
   const isParent = name === 'parent' && !begun && existsSync(path)
@@ -29,10 +23,9 @@ export function recoverLane(
   }
   dropUnfinished(path)
   const file = readLane(path)
-  const messages = mapStrings(file.messages, (text) => unfold(text, workdir))
-  const reason = brokenHistory(messages)
+  const reason = brokenHistory(file.messages)
   if (reason) throw new Error(`${name}.log cannot be continued: ${reason}`)
-  return { ...file, messages }
+  return file
 }
 
 /** A torn last line goes, and a `compacted` that still waits for its message. */

@@ -346,7 +346,12 @@ describe('a lane', () => {
     assert.throws(() => run.read('sub-1.summary-1'), only)
   })
 
-  const COMPACTED = { event: 'compacted', replaced: [2, 3], by: 'sub-1.summary-1' }
+  const COMPACTED = {
+    level: 'info',
+    event: 'compacted',
+    replaced: [2, 3],
+    by: 'sub-1.summary-1',
+  }
   const BEFORE = [HEADER, user('one'), call('tool_1'), result('tool_1'), call('tool_2')]
   const AFTER = [user([{ type: 'text', text: 'summary' }]), result('tool_2')]
 

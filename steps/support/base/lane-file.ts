@@ -10,9 +10,7 @@ export type LaneHeader = {
   mode: 'live' | 'offline'
   model: string
   note?: string
-  /** The profile's name, from step 09 on. */
   agent?: string
-  /** The branch of the child's own worktree. */
   worktree?: string
   /** Live: tells one working directory from another, without its path. */
   workdir?: string
@@ -42,18 +40,12 @@ export type LaneFile = {
 }
 
 /** Events that stand for a request which got no reply. */
-export const REQUEST_EVENTS = [
-  'api_error',
-  'bad_reply',
-  'empty_reply',
-  'no_connection',
-  'no_answer',
-]
+const NO_REPLY = /^(api_error|bad_reply|empty_reply|no_connection|no_answer)$/
 
 /** Whether a line ends a request: a reply, or what came instead of one. */
 export const isAnswer = ({ role, stop_reason, event = '' }: LaneLine) =>
   // What a lane held when it was opened is a copy, and has no stop_reason.
-  (role === 'assistant' && stop_reason !== undefined) || REQUEST_EVENTS.includes(event)
+  (role === 'assistant' && stop_reason !== undefined) || NO_REPLY.test(event)
 
 /**
  * Reads one lane; its name is the file's, without `.log`.
@@ -68,7 +60,8 @@ export function readLane(path: string): LaneFile {
   const [header, ...lines] = text.split('\n').map((line, i) => {
     const at = `${base}, line ${i + 1}`
     const value = parseLine(line, at)
-    if (i === 0 && !isHeader(value)) throw new Error(`${at} is no header (lane, tools).`)
+    if (i === 0 && !Array.isArray(value?.tools))
+      throw new Error(`${at} is no header: it has no tools.`)
     if (i === 0 || isMessage(value) || typeof value?.event === 'string') return value
     throw new Error(`${at} is neither a message (role, content) nor an event.`)
   })
@@ -84,9 +77,6 @@ function parseLine(line: string, at: string) {
     throw new Error(`${at} is not JSON: ${(error as Error).message}`)
   }
 }
-
-const isHeader = (value?: LaneLine) =>
-  typeof value?.lane === 'string' && Array.isArray(value.tools) && !value.role
 
 const isMessage = (line?: LaneLine) =>
   (line?.role === 'user' || line?.role === 'assistant') &&
@@ -129,9 +119,10 @@ export function compact(
   replaced: number[],
   message: MessageParam,
 ): MessageParam[] {
-  const end = Math.max(...replaced)
-  const kept = history.filter((_, i) => i < end && !replaced.includes(i + 1))
-  return [...kept, message, ...history.slice(end)]
+  const last = Math.max(...replaced)
+  const isLeft = (_: MessageParam, i: number) =>
+    i + 1 === last || !replaced.includes(i + 1)
+  return history.with(last - 1, message).filter(isLeft)
 }
 
 /**
@@ -151,9 +142,8 @@ export function readFolder(folder: string): LaneFile[] {
 /** The lanes with a file in a folder: parent, sub-1, sub-1.summary-1, sub-2, … sub-10. */
 export function lanesIn(folder: string): string[] {
   const files = existsSync(folder) ? readdirSync(folder) : []
-  const names = files
-    .filter((name) => name.endsWith('.log'))
-    .map((name) => parse(name).name)
+  const logs = files.filter((name) => name.endsWith('.log'))
+  const names = logs.map((name) => name.slice(0, -4))
   const { compare } = new Intl.Collator('en', { numeric: true })
   const isParent = (name: string) => Number(name === 'parent')
   return names.sort((a, b) => isParent(b) - isParent(a) || compare(a, b))
@@ -193,9 +183,8 @@ export function sizeOf(values: unknown[]): number {
 
 /** A call in one line: the tool, and of its input the field that tells most. */
 export function callLine({ name, input }: { name: string; input: unknown }): string {
-  const fields = Object(input)
-  const telling = ['path', 'command', 'description', 'prompt'].map((key) => fields[key])
-  const field = telling.find((value) => typeof value === 'string' && value.trim())
+  const { path, command, description, prompt } = Object(input)
+  const field = [path, command, description, prompt].find((value) => value?.trim?.())
   return `${name} ${field ?? JSON.stringify(input)}`.replace(/\s+/g, ' ').trim()
 }
 
@@ -217,14 +206,11 @@ export function renumberIds(): <T>(content: T) => T {
     if (!ids.has(id)) ids.set(id, `tool_${ids.size + 1}`)
     return ids.get(id)
   }
-  return <T>(content: T) => {
-    if (!Array.isArray(content)) return content
-    return content.map((block) => {
-      const { type, id, tool_use_id } = block
-      if (type === 'tool_use') return { ...block, id: short(id) }
-      return type === 'tool_result'
-        ? { ...block, tool_use_id: short(tool_use_id) }
-        : block
-    }) as T
-  }
+  const renumber = (block: LaneLine) => ({
+    ...block,
+    ...(block.type === 'tool_use' && { id: short(block.id) }),
+    ...(block.type === 'tool_result' && { tool_use_id: short(block.tool_use_id) }),
+  })
+  return <T>(content: T) =>
+    Array.isArray(content) ? (content.map(renumber) as T) : content
 }

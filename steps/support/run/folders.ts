@@ -48,9 +48,8 @@ export function openPlace(filename: string, settings: Settings): Place {
   const own = join(root, '.workspace', live ? '' : 'offline', name)
   if (recording) lock(own)
   const workdir = settings.workdir ? resolve(settings.workdir) : own
-  if (recording && workdir === own) {
-    for (const old of [own, `${own}.worktrees`])
-      rmSync(old, { recursive: true, force: true })
+  for (const old of recording && workdir === own ? [own, `${own}.worktrees`] : []) {
+    rmSync(old, { recursive: true, force: true })
   }
   const isNew = !existsSync(workdir)
   orSay('The working directory cannot be used', () => {
@@ -84,26 +83,22 @@ function findLesson(filename: string, folder: string) {
   const [header] = readFileSync(filename, 'utf8').split('*/')
   const named = /^[ /*]*(\d\d) · /m.exec(header) ?? /^(\d\d)-/.exec(name)
   const base = /^[ /*]*Builds on +(\d\d)/m.exec(header)
-  const numbers = [named, base].flatMap((found) => found?.[1] ?? [])
   const names = existsSync(folder) ? readdirSync(folder) : []
   const recordingOf = (number: string) =>
     names.find((other) => other.startsWith(`${number}-`) && !other.includes('.'))
+  const numbers = [named, base].flatMap((found) => found?.[1] ?? [])
   const number = numbers.find(recordingOf) ?? numbers[0]
-  if (number) {
-    const own = names.includes(name) ? name : recordingOf(number)
-    return { number, recorded: own && join(folder, own) }
+  if (!number) {
+    const how = 'give it a header that begins with "04 · " or has a line "Builds on 04".'
+    throw new Error(`${basename(filename)} does not say which step it is like: ${how}`)
   }
-  throw new Error(
-    `${basename(filename)} does not say which step it is like: give it a header that ` +
-      'begins with "04 · " or has a line "Builds on 04".',
-  )
+  const own = names.includes(name) ? name : recordingOf(number)
+  return { number, recorded: own && join(folder, own) }
 }
 
 function readRecording(step: string, named?: string) {
-  if (!named) {
-    const advice = 'replay another one with --replay FOLDER.'
-    throw new Error(`There is no recording of ${step}: ${advice} ${HOW_TO_GO_LIVE}`)
-  }
+  const advice = `replay another one with --replay FOLDER. ${HOW_TO_GO_LIVE}`
+  if (!named) throw new Error(`There is no recording of ${step}: ${advice}`)
   const folder = resolve(named)
   return { folder, lanes: readFolder(folder) }
 }

@@ -23,20 +23,18 @@ export type LaneSettings = {
   model?: string
   /** The profile's name. */
   agent?: string
-  /** The branch of a worktree of its own. */
+  /** The branch of its worktree. */
   worktree?: string
   /** The lane's name, where it was taken before. */
   lane?: string
 }
 
-/** What all lanes of a run have in common. */
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
-
 /** A lane that was read back, and the directory in which it goes on. */
 type Recovered = LaneFile & { workdir: string }
 
 export class Lanes {
-  /** Every lane opened, in order, reopened ones once more. */
+  /** In the order of their opening; reopened ones once more. */
   readonly all: Lane[] = []
   readonly #common: Common
   readonly #folder: string
@@ -144,15 +142,13 @@ export class Lanes {
     return own ?? [...this.#lanes].find(([array]) => array.at(-1) === last)?.[1]
   }
 
-  /** See `Lane.size`; 0 for an array without a lane. */
+  /** See `Lane.size`. */
   size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
     return this.#lanes.get(messages)?.size(messages, unit) ?? 0
   }
 
   /** Replies since an array's lane was opened, and their tokens as an API gave them. */
   usage(messages: MessageParam[]): { turns: number; input: number; output: number } {
-    return { ...(this.#lanes.get(messages)?.usage ?? NOTHING) }
+    return this.#lanes.get(messages)?.usage ?? { turns: 0, input: 0, output: 0 }
   }
 }
-
-const NOTHING = { turns: 0, input: 0, output: 0 }

@@ -60,7 +60,6 @@ function inUse(file: string): Error {
   const name = join(basename(dirname(file)), basename(file).replace(/\.lock.*$/, ''))
   const pid = read(file)
   const who = pid ? `process ${pid}` : 'another process'
-  return new Error(
-    `${name} is in use by ${who}: wait until it has ended. If it has, delete ${file}.`,
-  )
+  const how = `wait until it has ended. If it has, delete ${file}.`
+  return new Error(`${name} is in use by ${who}: ${how}`)
 }

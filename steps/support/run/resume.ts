@@ -1,5 +1,5 @@
 /** A lane's file as a session: what it takes to go on with it. */
-import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
+import { existsSync, readFileSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import { type LaneFile, lanesIn, readLane } from '../base/lane-file.ts'
@@ -31,21 +31,10 @@ export function recoverLane(folder: string, name: string, begun = false): LaneFi
 /** A torn last line goes, and a `compacted` that still waits for its message. */
 function dropUnfinished(path: string): void {
   const text = readFileSync(path, 'latin1') // a character is a byte
-  const lines = text.split('\n')
-  const last = lines.pop()
-  if (last && parse(last)) lines.push(last) // whole, but for its end
-  if (parse(lines.at(-1))?.event === 'compacted') lines.pop()
-  const { length } = lines.map((line) => `${line}\n`).join('')
-  if (length > text.length) appendFileSync(path, '\n')
-  else if (length > 0) truncateSync(path, length) // without a first line it is no lane
-}
-
-function parse(line = '') {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
+  const end = text.lastIndexOf('\n') + 1 // at 0 there is no first line, so it is no lane
+  const waiting = /^{"level":"info","event":"compacted".*\n$/m.exec(text.slice(0, end))
+  const from = waiting?.index ?? end
+  if (end > 0 && from < text.length) truncateSync(path, from)
 }
 
 function brokenHistory(messages: MessageParam[]): string | undefined {

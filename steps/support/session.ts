@@ -39,7 +39,7 @@ function orExit<T>(begin: () => T): T {
 
 /** What a step's loop comes to: why it ended, and the text of the last reply. */
 export type Answer = {
-  /** The API's own word, or `max_turns` where the loop itself had enough. */
+  /** The API's own word, or `max_turns`. */
   stopReason: Message['stop_reason'] | 'max_turns'
   text: string
 }
@@ -52,8 +52,8 @@ function tell(answer: Answer): void {
     throw new RunError(`${wanted}, not ${show(answer)}`)
   }
   print(`\n${text}\n`)
-  if (stopReason !== 'end_turn')
-    throw new RunError(`The answer ended early: ${stopReason}.`)
+  const isEnd = stopReason === 'end_turn'
+  if (!isEnd) throw new RunError(`The answer ended early: ${stopReason}.`)
   if (text.trim() === '') throw new RunError("The model's last reply was empty.")
 }
 

@@ -17,12 +17,14 @@ import { type Paths, unfold } from './paths.ts'
 export class Lane {
   readonly name: string
   readonly header: LaneHeader
+  /** A value as the file holds it: well formed, no secrets, no paths of this machine. */
+  readonly clean: <T>(value: T) => T
+  /** A value from the file as it was said, but for secrets. */
+  readonly restore: <T>(value: T) => T
   /** Since it was opened: replies, and their tokens as an API counted them. */
   readonly usage = { turns: 0, input: 0, output: 0 }
   /** Why its file is not whole. */
   broken?: Error
-  readonly #workdir: string
-  readonly #paths: Paths
   readonly #renumber = renumberIds()
   #log?: pino.Logger
   #reply?: Message
@@ -37,8 +39,8 @@ export class Lane {
   ) {
     this.name = header.lane
     this.header = header
-    this.#workdir = workdir
-    this.#paths = paths
+    this.clean = (value) => paths.clean(workdir, value)
+    this.restore = (value) => unfold(value, workdir)
     for (const { content } of lines ?? []) this.#renumber(content)
     this.#write(() => {
       const level = (label: string) => ({ level: label })
@@ -57,12 +59,6 @@ export class Lane {
       this.broken ??= error as Error
     }
   }
-
-  /** A value as the file holds it: well formed, no secrets, no paths of this machine. */
-  clean = <T>(value: T): T => this.#paths.clean(this.#workdir, value)
-
-  /** A value from the file as it was said, but for secrets. */
-  restore = <T>(value: T): T => unfold(value, this.#workdir)
 
   #asLogged({ role, content }: MessageParam) {
     return { role, content: this.clean(this.#renumber(content)) }

@@ -113,10 +113,9 @@ function nameOf(step: string, root: string, folder: string, replay?: string): st
 
 function lastRun(folder: string, step: string): string {
   const names = existsSync(folder) ? readdirSync(folder).sort() : []
-  const last = names.findLast((name) => {
-    const isOwn = name.startsWith(`${step}-`) && /^[\d-]+$/.test(name.slice(step.length))
-    return isOwn && existsSync(join(folder, name, 'parent.log'))
-  })
+  const stepOf = (name: string) => name.replace(/-\d{4}-\d\d-\d\d-[\d-]+$/, '')
+  const own = names.filter((name) => stepOf(name) === step)
+  const last = own.findLast((name) => existsSync(join(folder, name, 'parent.log')))
   if (last) return join(folder, last)
   throw new Error(`There is no live run of ${step} to continue.`)
 }

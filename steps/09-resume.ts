@@ -306,7 +306,7 @@ function describe(outcome: Outcome): [how: string, next: string] {
     case 'completed':
       return ['completed', 'A report is a claim: check what you rely on.']
     case 'capped':
-      return [`capped at ${MAX_TURNS} turns, unfinished`, 'What is left is a new task.']
+      return [`capped at turn ${MAX_TURNS}, unfinished`, 'What is left is a new task.']
     case 'timed_out':
       return [`timed_out after ${outcome.ms} ms, unfinished`, 'Ask less or allow more.']
     case 'aborted':

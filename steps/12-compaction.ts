@@ -200,13 +200,13 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
   // Each array has a log file, its lane: opened once, and found again by the array.
   const lane = session.openLane(messages, options)
   push(messages, { role: 'user', content: prompt })
-  let limit = LIMIT
+  let limit = LIMIT // raised while a summary does not help: no try at every turn
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
     const size = session.lanes.size(messages, session.unit)
-    // What could not be made smaller is not tried again at every turn.
-    if (size > limit)
-      limit = (await compact(messages, lane, options)) === false ? 2 * size : LIMIT
+    if (size <= LIMIT) limit = LIMIT
+    if (size > limit && (await compact(messages, lane, options)) !== undefined)
+      limit = 2 * size
     const isLast = turn > maxTurns
     const request = {
       model: options.model ?? session.model,
@@ -409,7 +409,7 @@ function describe(outcome: Outcome): [how: string, next: string] {
     case 'completed':
       return ['completed', 'A report is a claim: check what you rely on.']
     case 'capped':
-      return [`capped at ${MAX_TURNS} turns, unfinished`, 'What is left is a new task.']
+      return [`capped at turn ${MAX_TURNS}, unfinished`, 'What is left is a new task.']
     case 'timed_out':
       return [`timed_out after ${outcome.ms} ms, unfinished`, 'Ask less or allow more.']
     case 'aborted':

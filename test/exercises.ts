@@ -89,7 +89,8 @@ export const STORIES: Record<string, Story> = {
   },
   '08-cap': {
     screen: NOTE,
-    parent: /capped at 1 .*Its closing answer, as asked:\\nlogin\(\).*"is_error":true/,
+    parent:
+      /capped at turn 1, .*Its closing answer, as asked:\\nlogin\(\).*"is_error":true/,
     'sub-1': [
       /"tool_result".*"text":"That was your last turn/,
       /"content":"Unknown: the run ended before/,

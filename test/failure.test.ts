@@ -42,7 +42,7 @@ const CHILDREN: Record<string, [said: RegExp, ...Answer[]]> = {
     text('So.'),
   ],
   capped: [
-    /^capped at 30 turns, unfinished \(310 tokens in, 155 out\)\n/,
+    /^capped at turn 30, unfinished \(310 tokens in, 155 out\)\n/,
     ...Array.from({ length: 30 }, () => I_LOOK),
     text('Found one; two is left.'),
   ],

@@ -142,10 +142,4 @@ describe('what a lock file says', () => {
     lock(path)
     assert.throws(() => lock(path), inUse(`process ${process.pid}`))
   })
-
-  test('a folder that does not exist yet is made', () => {
-    const path = join(fresh(), 'deep', 'parent.log')
-    lock(path)
-    assert.throws(() => lock(path), /deep.parent\.log is in use/)
-  })
 })

@@ -5,19 +5,19 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { readFolder, requestSizes } from '../steps/support/base/lane-file.ts'
-import { editStep, makeRoot, runStep, startStep } from './server.ts'
+import {
+  editStep,
+  filesOf as files,
+  makeRoot,
+  posix,
+  runStep,
+  startStep,
+} from './live.ts'
 
-const posix = { skip: process.platform === 'win32' && 'needs a POSIX system' }
 const full = { skip: process.platform !== 'linux' && 'needs /dev/full' }
 const root = makeRoot()
 const recorded = fs.readdirSync(join(root, 'logs', 'recorded'))
 const lanes = (folder: string) => readFolder(join(root, 'logs', 'recorded', folder))
-const files = (folder: string) => {
-  const names = fs.readdirSync(folder)
-  return Object.fromEntries(
-    names.map((name) => [name, fs.readFileSync(join(folder, name), 'utf8')]),
-  )
-}
 /** Changes the lines of a recorded file, in a root of one's own. */
 const editLines = (path: string, edit: (lines: string[]) => string[]) =>
   fs.writeFileSync(path, edit(fs.readFileSync(path, 'utf8').split('\n')).join('\n'))
@@ -114,6 +114,7 @@ describe('what a reader changes', { concurrency: 2 }, () => {
     ['a tool description', '04-subagent', 'Give a piece of work', 'Hand a piece of work', 0, /from parent 1 on(?!.*from sub-1)/s],
     ['a call without its result', '02-tool-use', RESULTS, NO_RESULTS, 1, /^400 invalid_request_error: .*`tool_use` ids were found without .* in the next message\.$/m],
     ['half a character', '02-tool-use', RESULTS, HALF, 1, /^400 invalid_request_error: The request body is not valid JSON: no low surrogate in string: line 1 column \d+/m],
+    ['a compaction that was not recorded', '12-compaction', 'bytes: 6_500', 'bytes: 5_000', 1, /^sub-1 is not summed up: [^\n]*\n(?!Recorded)/m],
     ['a turn that was not recorded', '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })", 1, /this prompt was not recorded/],
   ]
   for (const [name, step, from, to, code, told] of EDITS) {
@@ -280,13 +281,11 @@ describe('the folders of a run', { concurrency: 2 }, () => {
     assert.deepEqual(files(log), files(join(root, 'logs', 'recorded', '02-tool-use')))
   })
 
-  test('a log that cannot be written is reported, and the run does not claim one', async () => {
+  test('a run that cannot be logged does not begin', async () => {
     const root = makeRoot()
     fs.writeFileSync(join(root, 'logs', '02-tool-use'), 'a file in place of the folder')
     const run = await runStep({ step: '02-tool-use', root })
-    assert.equal(run.code, 1)
-    assert.match(run.stdout, /; log: none\n/)
-    assert.match(run.stderr, /Nothing can be logged: .*02-tool-use/)
-    assert.doesNotMatch(run.stdout, /\nlog: /)
+    assert.deepEqual([run.code, run.stdout], [1, ''])
+    assert.match(run.stderr, /^Nothing can be logged: .*02-tool-use.*\n$/)
   })
 })

@@ -3,12 +3,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { APIRequest } from '@anthropic-ai/sdk'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import {
-  compact,
-  type Lane,
-  type LaneLine,
-  mapStrings,
-} from '../steps/support/base/lane-file.ts'
+import type { Lane } from '../steps/support/base/lane.ts'
+import { compact, type LaneLine, mapStrings } from '../steps/support/base/lane-file.ts'
 import { promptsOf, replay } from '../steps/support/model/replay.ts'
 
 // biome-ignore lint/suspicious/noExplicitAny: blocks of any kind

@@ -22,7 +22,7 @@ type Row = {
 const FOUR = 'bash, read_file, write_file, edit_file'
 const BROKE = '400 invalid_request_error: Your credit balance is too low.'
 const DENIED = '401 authentication_error: invalid x-api-key'
-const CAPPED = 'capped at 30 turns, unfinished'
+const CAPPED = 'capped at turn 30, unfinished'
 const LAST_WORDS = ' | Its last words, no report: | '
 const NEW_WORDS = ' | Its report: | New words. | '
 

@@ -22,7 +22,7 @@ import {
   readLane,
   requestSizes,
 } from '../steps/support/base/lane-file.ts'
-import { clip, fit, standIns, widthOf, wrap } from '../steps/support/base/width.ts'
+import { fit, standIns, widthOf, wrap } from '../steps/support/base/width.ts'
 import { renderRun } from '../steps/support/cli/columns.ts'
 import { renderComparison } from '../steps/support/cli/compare.ts'
 import { makeRoot } from './server.ts'
@@ -254,12 +254,6 @@ test('text: its width, what would steer a terminal, where it breaks and is cut',
     ['a\nb', 5, 'a'], ['\x07\t!', 9, '␇    !'], [`12${FAMILY}5`, 4, '12…'],
   ]
   for (const [text, columns, line] of fitted) assert.equal(fit(text, columns), line)
-  // biome-ignore format: a table
-  const clipped: [string, number, string][] = [
-    ['12345', 5, '12345'], ['123456', 5, '1234…'], ['123🙂', 5, '123🙂'],
-    ['123🙂5', 5, '123…'], [`1${FAMILY}3`, 9, '1…'], [FAMILY, 2, '…'],
-  ]
-  for (const [text, max, rest] of clipped) assert.equal(clip(text, max), rest)
 })
 
 test('a comparison reports what is, lane by lane', () => {

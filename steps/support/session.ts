@@ -4,7 +4,7 @@ import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources'
 import { explain, RunError, show } from './base/errors.ts'
-import type { Lane } from './base/lane-file.ts'
+import type { Lane } from './base/lane.ts'
 import { unfold } from './base/paths.ts'
 import { createClient } from './model/client.ts'
 import { promptsOf, replay } from './model/replay.ts'
@@ -39,25 +39,22 @@ function orExit<T>(begin: () => T): T {
 
 /** What a step's loop comes to: why it ended, and the text of the last reply. */
 export type Answer = {
-  /** The API's own word, or `max_turns` where the loop itself had enough. */
+  /** The API's own word, or `max_turns`. */
   stopReason: Message['stop_reason'] | 'max_turns'
   text: string
 }
 
 /** Shows an answer; what is none, or no whole one, is an error. */
-function tell(answer: Answer): false {
+function tell(answer: Answer): void {
   const { stopReason, text } = Object(answer)
   if (typeof stopReason !== 'string' || typeof text !== 'string') {
-    const got = answer === undefined ? 'undefined' : show(answer)
-    throw new RunError(
-      `session.run wants the loop to return { stopReason, text }, strings, not ${got}`,
-    )
+    const wanted = 'session.run wants the loop to return { stopReason, text }, strings'
+    throw new RunError(`${wanted}, not ${show(answer)}`)
   }
   print(`\n${text}\n`)
-  if (stopReason !== 'end_turn')
-    throw new RunError(`The answer ended early: ${stopReason}.`)
+  const isEnd = stopReason === 'end_turn'
+  if (!isEnd) throw new RunError(`The answer ended early: ${stopReason}.`)
   if (text.trim() === '') throw new RunError("The model's last reply was empty.")
-  return false
 }
 
 export class Session {
@@ -65,15 +62,12 @@ export class Session {
   readonly model: string
   /** Absolute path of the folder that the tools work in. */
   readonly workdir: string
-  /** Whether a real model is asked. */
   readonly live: boolean
-  /** Whether the last live run goes on (--continue). */
   readonly continued: boolean
   /** What sizes are told in: tokens where an API counted them, also in a replayed run. */
   readonly unit: 'tokens' | 'bytes'
   /** Whether the working directory was made by this run. */
   readonly isNew: boolean
-  /** What is written of the run, array by array. */
   readonly lanes: Lanes
   readonly orExit = orExit
   readonly print = print
@@ -129,7 +123,7 @@ export class Session {
     return this.lanes.open(messages, settings)
   }
 
-  /** Writes a message, just pushed, into the log of its array. */
+  /** Writes a message, just pushed, into the lane of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
     this.lanes.log(messages, message)
   }
@@ -147,9 +141,10 @@ export class Session {
     return this.#stop.signal
   }
 
-  /** What went wrong with a request, for a model: where it went is not its business. */
+  /** What went wrong, in a line for a model: where a request went is not its business. */
   explain(error: unknown): string {
-    return explain(error) ?? String((error as Error)?.message ?? error)
+    const said = explain(error) ?? String((error as Error)?.message ?? error)
+    return said.split('\n')[0]
   }
 
   /**
@@ -158,47 +153,45 @@ export class Session {
    * the program ends.
    */
   async run(ownPrompt: string, answer: (prompt: string) => Promise<Answer>) {
-    const { replay } = this.#settings
     const { recording, number, logs } = this.#place
-    const recorded = replay && recording ? promptsOf(recording.lanes[0]) : undefined
-    const own = recorded?.map((prompt) => unfold(prompt, this.workdir)) ?? [ownPrompt]
+    const recorded = this.#settings.replay && recording && promptsOf(recording.lanes[0])
+    const own = recorded ? unfold(recorded, this.workdir) : [ownPrompt]
+    const failed = (error: unknown) => this.#failed(error)
     try {
       for await (const prompt of readPrompts(number, own, this.#settings)) {
         // What was typed stands on the terminal already.
         print(this.#isTyped ? '' : `\n${prompt}\n`)
         this.#requests = 0
-        const asked = Promise.resolve(prompt.toWellFormed()).then(answer).then(tell)
-        const isStopped = await asked.catch((error) => this.#failed(error))
+        const asked = Promise.resolve(prompt.toWellFormed()).then(answer)
+        await asked.then(tell).catch(failed)
+        if (this.#isStopped && !this.#isTyped) break
         this.#stop = undefined
-        if (isStopped && !this.#isTyped) break
       }
     } catch (error) {
-      this.#failed(error)
+      failed(error)
     }
     stopAll()
     // A tool that was given up may still hold the process.
     setTimeout(() => process.exit(), 500).unref()
-    summarize(this.lanes.all(), this.live, logs, this.lanes.broken)
+    summarize(this.lanes.all, logs, this.live)
   }
 
-  /** Says what went wrong; true if it was Ctrl+C. */
-  #failed(error: unknown): boolean {
+  get #isStopped() {
+    return this.#stop?.signal.aborted ?? false
+  }
+
+  #failed(error: unknown): void {
     const { message = String(error), stack = message } = error as Partial<Error>
-    const isStopped = this.#stop?.signal.aborted ?? false
-    const isKnown = isStopped || error instanceof RunError
+    const isKnown = this.#isStopped || error instanceof RunError
     complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
-    if (!this.#isTyped) process.exitCode = isStopped ? 130 : 1
-    return isStopped
+    if (!this.#isTyped) process.exitCode = this.#isStopped ? 130 : 1
   }
 
   #asking(lane?: Lane): void {
     this.#requests += 1
     const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
-    if (this.#requests > limit) {
-      throw new RunError(
-        `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`,
-      )
-    }
+    const many = `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`
+    if (this.#requests > limit) throw new RunError(many)
     waitFor(`${lane?.name ?? this.#place.step} waits for ${this.model}`)
   }
 
@@ -206,7 +199,7 @@ export class Session {
     // One Ctrl+C can arrive twice: from the terminal and from the process that runs this.
     if (Date.now() - this.#interrupted < 200) return
     this.#interrupted = Date.now()
-    if (!this.#stop || this.#stop.signal.aborted) process.exit(130)
+    if (!this.#stop || this.#isStopped) process.exit(130)
     this.#stop.abort(new Error('Stopped by Ctrl+C.'))
   }
 }

@@ -27,9 +27,6 @@ export class RunError extends Error {}
 /** Why a reply cannot be made well formed, in one sentence. */
 export class ReplyError extends Error {}
 
-/** Whoever answered is probably no API at all. */
-export class NoJsonError extends ReplyError {}
-
 /** A value's first `width` columns, in one line; no secret is cut to an unknown half. */
 export function show(value: unknown, width = 200): string {
   const text = redact(isText(value) ? value : (JSON.stringify(value) ?? ''))
@@ -39,18 +36,14 @@ export function show(value: unknown, width = 200): string {
 /** An error after which the SDK tries again. */
 export const noConnection = (cause: Error) => new SDK.APIConnectionError({ cause })
 
-const WHERE = '; is ANTHROPIC_BASE_URL right?'
-
 /** What went wrong with a request, in one line; undefined for any other error. */
 export function explain(error: unknown, live?: Endpoint): string | undefined {
   const at = live ? ` (${live.model} at ${live.baseURL})` : ''
-  if (error instanceof ReplyError) {
-    return `${error.message}${at}${live && error instanceof NoJsonError ? WHERE : ''}`
-  }
-  if (error instanceof SDK.APIConnectionTimeoutError) return `no answer in time${at}`
+  if (error instanceof ReplyError) return `${error.message}${at}`
   if (error instanceof SDK.APIUserAbortError) return `stopped before an answer came${at}`
   if (error instanceof SDK.APIConnectionError) {
-    return `no connection: ${causeOf(error)}${at}${live ? proxyAdvice() + WHERE : ''}`
+    const where = '; is ANTHROPIC_BASE_URL right?'
+    return `no connection: ${causeOf(error)}${at}${live ? proxyAdvice() + where : ''}`
   }
   if (error instanceof SDK.APIError) {
     const said = saidIn(error.error) ?? error.message.replace(/^\d+ /, '')
@@ -85,8 +78,8 @@ function advice({ status = 0, headers }: APIError, live?: Endpoint): string {
 function proxyAdvice(): string {
   const { env, allowedNodeEnvironmentFlags: flags } = process
   if (env.NODE_USE_ENV_PROXY === '1' && flags.has('--use-env-proxy')) return ''
-  const names = Object.keys(env).filter((name) => /^(https?|all)_proxy$/i.test(name))
-  const [set] = names.filter((name) => env[name])
+  const isProxy = (name: string) => /^(https?|all)_proxy$/i.test(name) && env[name]
+  const set = Object.keys(env).find(isProxy)
   const how = 'it takes Node 24 with NODE_USE_ENV_PROXY=1 and HTTPS_PROXY'
   return set ? `; ${set} is set, but Node's fetch does not use it: ${how}` : ''
 }
@@ -122,8 +115,6 @@ export function firstLine(text: string): string {
 
 /** The seconds after which an endpoint wants to be asked again; 0 if it does not say. */
 export function waitIn(headers?: Headers): number {
-  const after = headers?.get('retry-after') ?? ''
-  const given = Number(headers?.get('retry-after-ms')) || Number(after) * 1000
-  const ms = given || Date.parse(after) - Date.now()
-  return Math.max(0, Math.round(ms / 1000)) || 0
+  const ms = Number(headers?.get('retry-after-ms'))
+  return Math.round(ms / 1000 || Number(headers?.get('retry-after'))) || 0
 }

@@ -1,11 +1,5 @@
 /** A run's lanes as a family: which call started which child, and one history of all. */
-import {
-  isAnswer,
-  type LaneFile,
-  type LaneLine,
-  requestSizes,
-  sizeOf,
-} from './lane-file.ts'
+import { isAnswer, type LaneFile, requestSizes, sizeOf } from './lane-file.ts'
 import { textOf } from './messages.ts'
 import { type Json, toBlocks } from './protocol.ts'
 
@@ -17,33 +11,32 @@ export const summedUpBy = ({ name }: LaneFile) => /^(.+)\.summary-\d+$/.exec(nam
 
 /** Which `task` call of the parent started, or resumed, which part of a child. */
 export function partsOf([parent, ...others]: LaneFile[]): Map<Json, Part> {
-  const children = others.filter((lane) => !summedUpBy(lane))
+  const free = others.filter((lane) => !summedUpBy(lane)).flatMap(startsOf)
   const parts = new Map<Json, Part>()
-  const latest = new Map<string, Part>()
   const replies = parent.lines.filter(({ role }) => role === 'assistant')
   for (const call of replies.flatMap(({ content }) => toBlocks(content))) {
     const { prompt, resume } = Object(call.input)
-    if (call.name !== 'task' || typeof prompt !== 'string') continue
-    const earlier = latest.get(resume)
-    const isNew = (lane: LaneFile) =>
-      !latest.has(lane.name) && promptOf(lane.lines.find(({ role }) => role)) === prompt
-    const isNext = (line: LaneLine, i: number) =>
-      earlier && i > earlier.from && promptOf(line)?.includes(prompt)
-    const lane = resume ? earlier?.lane : children.find(isNew)
-    const from = earlier ? earlier.lane.lines.findIndex(isNext) : 0
-    if (!lane || from < 0) continue
-    if (earlier) earlier.to = from
-    const part = { lane, from, to: lane.lines.length }
-    latest.set(lane.name, part)
+    const at = free.findIndex(({ lane, from, text }) => {
+      if (resume) return lane.name === resume && from > 0 && text.includes(prompt)
+      return from === 0 && text === prompt
+    })
+    if (call.name !== 'task' || at < 0) continue
+    const [part] = free.splice(at, 1)
+    for (const other of parts.values()) {
+      if (other.lane === part.lane) other.to = Math.min(other.to, part.from)
+    }
     parts.set(call, part)
   }
   return parts
 }
 
-/** The text of a user message that holds no tool results. */
-function promptOf({ role, content = '' }: LaneLine = {}): string | undefined {
-  const isPrompt = role === 'user' && toBlocks(content)[0]?.type !== 'tool_result'
-  return isPrompt ? textOf({ content }) : undefined
+/** A part from each prompt of a lane to its end. */
+function startsOf(lane: LaneFile): (Part & { text: string })[] {
+  return lane.lines.flatMap(({ role, content = '' }, from) => {
+    const isPrompt = role === 'user' && toBlocks(content)[0]?.type !== 'tool_result'
+    const text = textOf({ content })
+    return isPrompt ? [{ lane, from, to: lane.lines.length, text }] : []
+  })
 }
 
 /**
@@ -80,10 +73,10 @@ export function inNumbers(lane: LaneFile, lanes: LaneFile[]): [string, string] {
   const { length } = lane.lines.filter(({ role }) => role)
   const most = (sizes: number[]) => Math.max(0, ...sizes).toLocaleString('en-US')
   const size = `largest request ${most(requestSizes(lane))} bytes`
-  const children = lanes.slice(1).filter((other) => !summedUpBy(other))
-  const isAlone = lane !== lanes[0] || children.length === 0
-  const computed = isAlone
-    ? ''
-    : ` (computed: ${most(asOneHistory(lanes))} with its children's messages)`
-  return [`${length} message${length === 1 ? '' : 's'}`, size + computed]
+  const isAlone = lane !== lanes[0] || lanes.slice(1).every(summedUpBy)
+  const one = `(computed: ${most(asOneHistory(lanes))} with its children's messages)`
+  return [
+    `${length} message${length === 1 ? '' : 's'}`,
+    isAlone ? size : `${size} ${one}`,
+  ]
 }

@@ -1,12 +1,7 @@
 /** Reads a lane's file back: what the lane ran with, its messages, its events. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
-import type {
-  Message,
-  MessageParam,
-  ToolUseBlockParam,
-  Usage,
-} from '@anthropic-ai/sdk/resources/messages'
+import type { MessageParam, Usage } from '@anthropic-ai/sdk/resources/messages'
 
 /** Line 1 of a lane's file: what the lane ran with. */
 export type LaneHeader = {
@@ -15,36 +10,13 @@ export type LaneHeader = {
   mode: 'live' | 'offline'
   model: string
   note?: string
-  /** The profile's name, from step 09 on. */
   agent?: string
-  /** The branch of the child's own worktree. */
   worktree?: string
   /** Live: tells one working directory from another, without its path. */
   workdir?: string
   system: string
   tools: { name: string; description: string; input_schema: object }[]
   max_turns?: number
-}
-
-/** The writer of a lane's file. */
-export type Lane = {
-  name: string
-  /** Keeps a reply until its message is logged: why it stopped; live, what it cost. */
-  answered: (reply: Message) => void
-  /** One line per message, and one more if it holds a call written as text. */
-  message: (message: MessageParam) => void
-  /** A line that is no message, such as a request that got no reply. */
-  event: (level: 'info' | 'warn' | 'error', event: string, fields?: object) => void
-  /** A value as the file holds it: well formed, no secrets, no paths of this machine. */
-  clean: <T>(value: T) => T
-  /** A value from the file as it was said, but for secrets. */
-  restore: <T>(value: T) => T
-  /** See `Lanes.size`. */
-  size: (messages: MessageParam[]) => { tokens: number; bytes: number }
-  /** Messages in the file; since it was opened, replies and tokens as an API said. */
-  sums: { messages: number; turns: number; input: number; output: number }
-  /** Tokens of this run before it was opened again. */
-  earlier: { input: number; output: number }
 }
 
 /** A message (`role`, `content`), or what happened beside the messages (`event`). */
@@ -68,18 +40,12 @@ export type LaneFile = {
 }
 
 /** Events that stand for a request which got no reply. */
-export const REQUEST_EVENTS = [
-  'api_error',
-  'bad_reply',
-  'empty_reply',
-  'no_connection',
-  'no_answer',
-]
+const NO_REPLY = /^(api_error|bad_reply|empty_reply|no_connection|no_answer)$/
 
 /** Whether a line ends a request: a reply, or what came instead of one. */
 export const isAnswer = ({ role, stop_reason, event = '' }: LaneLine) =>
   // What a lane held when it was opened is a copy, and has no stop_reason.
-  (role === 'assistant' && stop_reason !== undefined) || REQUEST_EVENTS.includes(event)
+  (role === 'assistant' && stop_reason !== undefined) || NO_REPLY.test(event)
 
 /**
  * Reads one lane; its name is the file's, without `.log`.
@@ -94,7 +60,8 @@ export function readLane(path: string): LaneFile {
   const [header, ...lines] = text.split('\n').map((line, i) => {
     const at = `${base}, line ${i + 1}`
     const value = parseLine(line, at)
-    if (i === 0 && !isHeader(value)) throw new Error(`${at} is no header (lane, tools).`)
+    if (i === 0 && !Array.isArray(value?.tools))
+      throw new Error(`${at} is no header: it has no tools.`)
     if (i === 0 || isMessage(value) || typeof value?.event === 'string') return value
     throw new Error(`${at} is neither a message (role, content) nor an event.`)
   })
@@ -110,9 +77,6 @@ function parseLine(line: string, at: string) {
     throw new Error(`${at} is not JSON: ${(error as Error).message}`)
   }
 }
-
-const isHeader = (value?: LaneLine) =>
-  typeof value?.lane === 'string' && Array.isArray(value.tools) && !value.role
 
 const isMessage = (line?: LaneLine) =>
   (line?.role === 'user' || line?.role === 'assistant') &&
@@ -155,9 +119,10 @@ export function compact(
   replaced: number[],
   message: MessageParam,
 ): MessageParam[] {
-  const end = Math.max(...replaced)
-  const kept = history.filter((_, i) => i < end && !replaced.includes(i + 1))
-  return [...kept, message, ...history.slice(end)]
+  const last = Math.max(...replaced)
+  const isLeft = (_: MessageParam, i: number) =>
+    i + 1 === last || !replaced.includes(i + 1)
+  return history.with(last - 1, message).filter(isLeft)
 }
 
 /**
@@ -177,9 +142,8 @@ export function readFolder(folder: string): LaneFile[] {
 /** The lanes with a file in a folder: parent, sub-1, sub-1.summary-1, sub-2, … sub-10. */
 export function lanesIn(folder: string): string[] {
   const files = existsSync(folder) ? readdirSync(folder) : []
-  const names = files
-    .filter((name) => name.endsWith('.log'))
-    .map((name) => parse(name).name)
+  const logs = files.filter((name) => name.endsWith('.log'))
+  const names = logs.map((name) => name.slice(0, -4))
   const { compare } = new Intl.Collator('en', { numeric: true })
   const isParent = (name: string) => Number(name === 'parent')
   return names.sort((a, b) => isParent(b) - isParent(a) || compare(a, b))
@@ -201,6 +165,16 @@ export function requestSizes({ header, lines }: LaneFile): number[] {
   return sizes
 }
 
+/** What replies took, cached tokens too, and what they held, as an API counted them. */
+export function tokensIn(usages: (Partial<Usage> | undefined)[]) {
+  const sum = (field: RegExp) =>
+    usages
+      .flatMap((usage) => Object.entries(usage ?? {}))
+      .map(([name, count]) => (field.test(name) ? Number(count) : 0))
+      .reduce((a, b) => a + b, 0)
+  return { input: sum(/^(cache_\w+_)?input_tokens$/), output: sum(/^output_tokens$/) }
+}
+
 /** Bytes of JSON, all values together. */
 export function sizeOf(values: unknown[]): number {
   const bytes = values.map((value) => Buffer.byteLength(JSON.stringify(value) ?? ''))
@@ -208,13 +182,9 @@ export function sizeOf(values: unknown[]): number {
 }
 
 /** A call in one line: the tool, and of its input the field that tells most. */
-export function callLine({
-  name,
-  input,
-}: Pick<ToolUseBlockParam, 'name' | 'input'>): string {
-  const fields = Object(input)
-  const telling = ['path', 'command', 'description', 'prompt'].map((key) => fields[key])
-  const field = telling.find((value) => typeof value === 'string' && value.trim())
+export function callLine({ name, input }: { name: string; input: unknown }): string {
+  const { path, command, description, prompt } = Object(input)
+  const field = [path, command, description, prompt].find((value) => value?.trim?.())
   return `${name} ${field ?? JSON.stringify(input)}`.replace(/\s+/g, ' ').trim()
 }
 
@@ -236,14 +206,11 @@ export function renumberIds(): <T>(content: T) => T {
     if (!ids.has(id)) ids.set(id, `tool_${ids.size + 1}`)
     return ids.get(id)
   }
-  return <T>(content: T) => {
-    if (!Array.isArray(content)) return content
-    return content.map((block) => {
-      const { type, id, tool_use_id } = block
-      if (type === 'tool_use') return { ...block, id: short(id) }
-      return type === 'tool_result'
-        ? { ...block, tool_use_id: short(tool_use_id) }
-        : block
-    }) as T
-  }
+  const renumber = (block: LaneLine) => ({
+    ...block,
+    ...(block.type === 'tool_use' && { id: short(block.id) }),
+    ...(block.type === 'tool_result' && { tool_use_id: short(block.tool_use_id) }),
+  })
+  return <T>(content: T) =>
+    Array.isArray(content) ? (content.map(renumber) as T) : content
 }

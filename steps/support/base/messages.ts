@@ -12,7 +12,7 @@ export function textOf({ content }: Pick<MessageParam, 'content'>): string {
   return content.map((block) => (block.type === 'text' ? block.text : '')).join('')
 }
 
-/** The last words of an assistant since it was last asked; '' if it said nothing since. */
+/** The last words of an assistant since it was last asked; '' if there are none. */
 export function lastText(messages: MessageParam[]): string {
   const asked = messages.findLastIndex(({ content }) => typeof content === 'string')
   const own = messages.slice(asked).filter(({ role }) => role === 'assistant')

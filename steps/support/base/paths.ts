@@ -2,6 +2,8 @@
 import { realpathSync } from 'node:fs'
 import { basename, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { mapStrings } from './lane-file.ts'
+import { redact } from './secrets.ts'
 
 /**
  * The directories of a run's lanes. In a lane's file its own is `<workdir>`, and another
@@ -34,21 +36,29 @@ export class Paths {
     return real
   }
 
-  /** Text as the file of a lane that works in `workdir` holds it. */
-  fold(text: string, workdir: string): string {
+  /**
+   * A value as the file of a lane that works in `workdir` holds it: well formed, no
+   * secrets, no paths of this machine.
+   */
+  clean<T>(workdir: string, value: T): T {
     const own = this.#add(workdir)
-    return text.replace(this.#pattern, (found) => {
+    const fold = (found: string) => {
       const path = this.#spellings.get(found)
       if (path === undefined) return found.replace('<', '<\\')
       if (path === own) return '<workdir>'
       return relative(this.#run, path).replaceAll('\\', '/') || `../${basename(path)}`
-    })
+    }
+    return mapStrings(value, (text) =>
+      redact(text.toWellFormed().replace(this.#pattern, fold)),
+    )
   }
 }
 
-/** Text from the file of a lane that works in `workdir`, as it was said. */
-export function unfold(text: string, workdir: string): string {
-  return text.replace(/<(\\*)workdir>/g, (found, slashes) =>
-    slashes ? found.replace('\\', '') : workdir,
+/** A value from the file of a lane that works in `workdir`, as it was said. */
+export function unfold<T>(value: T, workdir: string): T {
+  return mapStrings(value, (text) =>
+    text.replace(/<(\\*)workdir>/g, (found, slashes) =>
+      slashes ? found.replace('\\', '') : workdir,
+    ),
   )
 }

@@ -35,132 +35,112 @@ const MISSING = (ids: string) =>
   `${ids}. Each \`tool_use\` block must have a corresponding \`tool_result\` block ` +
   'in the next message.'
 
-class Refusal extends Error {}
-
-function refuse(sentence: string): never {
-  throw new Refusal(sentence)
-}
-
 /**
  * What the API refuses with status 400 `invalid_request_error`, in its own words (as
  * public reports quote them); undefined when the request is fine. Linear in its size,
  * since it runs before every offline request.
  */
 export function requestError(body: unknown): string | undefined {
-  try {
-    checkRequest(body as Json)
-    return undefined
-  } catch (error) {
-    if (error instanceof Refusal) return error.message
-    throw error
-  }
+  for (const fault of faultsIn(body as Json)) return fault
+  return undefined
 }
 
-function checkRequest(body: Json) {
-  check('body', body, 'an object')
-  checkText(body)
-  const { messages, tools = [] } = body
-  check('model', body.model, 'a valid string')
-  checkTools(tools)
-  check('messages', messages, 'a valid array')
-  check('max_tokens', body.max_tokens, 'a valid integer')
-  if (messages.length === 0) refuse('messages: at least one message is required')
+type Faults = Generator<string, void>
+
+function* faultsIn(body: Json): Faults {
+  yield* halfCharacter(body)
+  const { model, max_tokens, messages, tools = [] } = body
+  yield* kindOf('model', model, 'a valid string')
+  yield* faultsInTools(tools)
+  yield* kindOf('messages', messages, 'a valid array')
+  yield* kindOf('max_tokens', max_tokens, 'a valid integer')
+  if (messages.length === 0) yield 'messages: at least one message is required'
   const last = messages.at(-1)
   const ids = new Set<string>()
   let calls: string[] = [] // of the message before
   for (const [i, message] of messages.entries()) {
-    checkMessage(`messages.${i}`, message, i === 0, message === last)
+    const at = `messages.${i}`
+    yield* faultsInMessage(at, message, i === 0, message === last)
     const blocks = toBlocks(message.content)
     for (const [j, block] of blocks.entries()) {
-      checkBlock(`messages.${i}.content.${j}`, block, message.role, ids)
+      yield* faultsInBlock(`${at}.content.${j}`, block, message.role, ids)
     }
-    checkResults(`messages.${i}`, blocks, calls)
+    yield* faultsInResults(at, blocks, calls)
     calls = blocks.filter(({ type }) => type === 'tool_use').map(({ id }) => id)
   }
-  checkResults(`messages.${messages.length - 1}`, [], calls)
+  yield* faultsInResults(`messages.${messages.length - 1}`, [], calls)
   if (ids.size > 0 && tools.length === 0) {
-    refuse('Requests which include `tool_use` or `tool_result` blocks must define tools.')
+    yield 'Requests which include `tool_use` or `tool_result` blocks must define tools.'
   }
   if (last.role === 'assistant' && last.content.length > 0) {
     const rule = 'This model does not support assistant message prefill.'
-    refuse(`${rule} The conversation must end with a user message.`)
+    yield `${rule} The conversation must end with a user message.`
   }
 }
 
-function check(at: string, value: unknown, kind: keyof typeof KINDS) {
-  if (value === undefined) refuse(`${at}: Field required`)
-  if (!KINDS[kind](value)) refuse(`${at}: Input should be ${kind}`)
+function* kindOf(at: string, value: unknown, kind: keyof typeof KINDS): Faults {
+  if (value === undefined) yield `${at}: Field required`
+  if (!KINDS[kind](value)) yield `${at}: Input should be ${kind}`
 }
 
-/** Refuses half a character, which is what a cut in the middle of an emoji leaves. */
-function checkText(body: Json) {
+/** Half a character is what a cut in the middle of an emoji leaves. */
+function* halfCharacter(body: Json): Faults {
   const found = HALF.exec(JSON.stringify(body))
   if (!found) return
   const at = found.index + found[0].length
   const what = found[1] < 'dc' ? 'no low surrogate' : 'invalid high surrogate'
   const place = `line 1 column ${at + 1} (char ${at})`
-  refuse(`The request body is not valid JSON: ${what} in string: ${place}`)
+  yield `The request body is not valid JSON: ${what} in string: ${place}`
 }
 
-function checkTools(tools: Json[]) {
-  check('tools', tools, 'a valid array')
-  for (const [i, tool] of tools.entries()) {
-    check(`tools.${i}`, tool, 'an object')
-    if (/_\d{8}$/.test(tool.type)) continue // the API's own: a dated type, no schema
+function* faultsInTools(tools: Json[]): Faults {
+  yield* kindOf('tools', tools, 'a valid array')
+  for (const [i, { name, input_schema }] of tools.entries()) {
     const at = `tools.${i}.custom.`
-    check(`${at}name`, tool.name, 'a valid string')
-    const matches = NAME.test(tool.name)
-    if (!matches) refuse(`${at}name: String should match pattern '${NAME.source}'`)
-    check(`${at}input_schema`, tool.input_schema, 'an object')
-    const { type } = tool.input_schema
-    if (type !== 'object') refuse(`${at}input_schema.type: Input should be 'object'`)
+    yield* kindOf(`${at}name`, name, 'a valid string')
+    if (!NAME.test(name)) yield `${at}name: String should match pattern '${NAME.source}'`
+    yield* kindOf(`${at}input_schema`, input_schema, 'an object')
   }
   const names = new Set(tools.map((tool) => tool.name))
-  if (names.size < tools.length) refuse('tools: Tool names must be unique.')
+  if (names.size < tools.length) yield 'tools: Tool names must be unique.'
 }
 
-function checkMessage(at: string, message: Json, first: boolean, last: boolean) {
-  check(at, message, 'an object')
+function* faultsInMessage(at: string, message: Json, first: boolean, last: boolean) {
   const { role, content, ...more } = message
-  check(`${at}.role`, role, 'a valid string')
-  if (!isText(content)) check(`${at}.content`, content, 'a valid array')
+  if (!isText(content)) yield* kindOf(`${at}.content`, content, 'a valid array')
   const [extra] = Object.keys(more).filter((key) => more[key] !== undefined)
-  if (extra) refuse(`${at}.${extra}: Extra inputs are not permitted`)
+  if (extra) yield `${at}.${extra}: Extra inputs are not permitted`
   const rule = 'first message must use the "user" role'
-  if (first && role === 'assistant') refuse(`messages: ${rule}`)
-  // Newer models take a system message in the middle of a conversation.
-  if (role !== 'user' && role !== 'assistant' && (role !== 'system' || first)) {
-    refuse(`messages: Unexpected role "${role}". Allowed roles are "user" or "assistant"`)
+  if (first && role === 'assistant') yield `messages: ${rule}`
+  if (role !== 'user' && role !== 'assistant') {
+    yield `messages: Unexpected role "${role}". Allowed roles are "user" or "assistant"`
   }
   if (content.length === 0 && !(last && role === 'assistant')) {
     const except = 'except for the optional final assistant message'
-    refuse(`${at}: all messages must have non-empty content ${except}`)
+    yield `${at}: all messages must have non-empty content ${except}`
   }
 }
 
-function checkBlock(at: string, block: Json, role: string, ids: Set<string>) {
-  check(at, block, 'an object')
+function* faultsInBlock(at: string, block: Json, role: string, ids: Set<string>): Faults {
   const { type, content } = block
-  check(`${at}.type`, type, 'a valid string')
+  yield* kindOf(`${at}.type`, type, 'a valid string')
   const owner = OWNERS[type] ?? role
   if (owner !== role) {
-    const message = at.split('.content')[0]
-    refuse(`${message}: \`${type}\` blocks can only be in \`${owner}\` messages`)
+    const [message] = at.split('.content')
+    yield `${message}: \`${type}\` blocks can only be in \`${owner}\` messages`
   }
-  const texts: Json[] =
-    type === 'tool_result' && Array.isArray(content) ? content : [block]
-  const blank = texts.find((part) => part?.type === 'text' && !hasWords(part.text))
+  const isList = type === 'tool_result' && Array.isArray(content)
+  const texts: Json[] = isList ? content : [block]
+  const blank = texts.find((part) => part.type === 'text' && !hasWords(part.text))
   const must = blank?.text ? 'contain non-whitespace text' : 'be non-empty'
-  if (blank) refuse(`messages: text content blocks must ${must}`)
+  if (blank) yield `messages: text content blocks must ${must}`
   if (type === 'tool_use') {
-    check(`${at}.tool_use.id`, block.id, 'a valid string')
-    check(`${at}.tool_use.name`, block.name, 'a valid string')
-    check(`${at}.tool_use.input`, block.input, 'an object')
-    if (ids.has(block.id)) refuse(`${at}: \`tool_use\` ids must be unique`)
+    yield* kindOf(`${at}.tool_use.input`, block.input, 'an object')
+    if (ids.has(block.id)) yield `${at}: \`tool_use\` ids must be unique`
     ids.add(block.id)
   }
   if (type === 'tool_result' && block.is_error && !content?.length) {
-    refuse(`${at}.tool_result: content cannot be empty if \`is_error\` is true`)
+    yield `${at}.tool_result: content cannot be empty if \`is_error\` is true`
   }
 }
 
@@ -168,7 +148,7 @@ function checkBlock(at: string, block: Json, role: string, ids: Set<string>) {
  * Each call of the message before needs one result, ahead of everything else here.
  * Results spread over several messages are refused, as the strictest endpoints do.
  */
-function checkResults(at: string, blocks: Json[], calls: string[]) {
+function* faultsInResults(at: string, blocks: Json[], calls: string[]): Faults {
   const open = new Set(calls)
   let ahead = true
   for (const [j, { type, tool_use_id: id }] of blocks.entries()) {
@@ -176,9 +156,9 @@ function checkResults(at: string, blocks: Json[], calls: string[]) {
     if (type !== 'tool_result') continue
     if (!open.has(id)) {
       const wrong = calls.includes(id) ? MULTIPLE(id) : UNEXPECTED(id)
-      refuse(`${at}.content.${j}: ${wrong}`)
+      yield `${at}.content.${j}: ${wrong}`
     }
     if (ahead) open.delete(id)
   }
-  if (open.size > 0) refuse(`${at}: ${MISSING([...open].join(', '))}`)
+  if (open.size > 0) yield `${at}: ${MISSING([...open].join(', '))}`
 }

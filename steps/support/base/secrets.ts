@@ -1,8 +1,8 @@
 /** What must not be seen: the values of variables with such names, wherever they are. */
 
 const SECRET = new RegExp(
-  'keys?(_|$)|secret|token|passw|passphrase|pass$|_pwd$|_pat$|credential|cookie|' +
-    '(^|_)auth(_(?!sock)|$)',
+  '(keys?|pass|_pwd|_pat)\\d*(_|$)|secret|token|jwt|passw|passphrase|credential|' +
+    'cookie|(^|_)auth(_(?!sock)|$)',
   'i',
 )
 

@@ -12,13 +12,6 @@ const WIDE = new RegExp(
 )
 const segmenter = new Intl.Segmenter('en') // finds what looks like one character
 
-/** At most `max` UTF-16 units of a text, never half a character; `…` when cut. */
-export function clip(text: string, max: number): string {
-  if (text.length <= max) return text
-  const beginning = segmenter.segment(text.slice(0, max + 1))
-  return `${text.slice(0, beginning.containing(max - 1)?.index)}…`
-}
-
 /** How many columns of a terminal the text takes. */
 export function widthOf(text: string): number {
   if (/^[ -~]*$/.test(text)) return text.length
@@ -42,7 +35,7 @@ export function fit(text: string, columns: number): string {
 export function wrap(text: string, width: number, max: number): string[] {
   const lines: string[] = []
   // `max` lines hold less than that, and a text may be megabytes long.
-  for (const line of expand(clip(text, 2000)).split('\n')) {
+  for (const line of expand(text.slice(0, 2000)).split('\n')) {
     for (let rest = line.trimEnd(); rest; ) {
       if (lines.length === max) {
         return [...lines.slice(0, -1), `${headOf(lines[max - 1], width - 1)}…`]

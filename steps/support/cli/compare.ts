@@ -1,5 +1,5 @@
 /** Two runs compared lane by lane: in numbers, in bars, and in a sentence. */
-import { type LaneFile, requestSizes } from '../base/lane-file.ts'
+import { type LaneFile, requestSizes, tokensIn } from '../base/lane-file.ts'
 import { fit, widthOf, wrap } from '../base/width.ts'
 
 /**
@@ -45,17 +45,12 @@ function conclusion(a: LaneFile[], b: LaneFile[]): string {
 function sumsOf(lanes: LaneFile[]): Record<string, number> {
   const lines = lanes.flatMap(({ lines }) => lines)
   const sizes = lanes.flatMap(requestSizes)
-  const counts = lines.flatMap(({ usage }) => Object.entries(usage ?? {}))
-  const tokens = (field: RegExp) =>
-    total(counts.map(([name, count]) => (field.test(name) ? Number(count) : 0)))
+  const { input, output } = tokensIn(lines.map(({ usage }) => usage))
   return {
     messages: lines.filter(({ role }) => role).length,
     'bytes of the largest request': Math.max(0, ...sizes),
     'bytes of all requests': total(sizes),
-    ...(counts.length > 0 && {
-      'tokens in': tokens(/^(cache_\w+_)?input_tokens$/),
-      'tokens out': tokens(/^output_tokens$/),
-    }),
+    ...(input > 0 && { 'tokens in': input, 'tokens out': output }),
   }
 }
 

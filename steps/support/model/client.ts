@@ -7,7 +7,6 @@ import {
   type Endpoint,
   firstLine,
   isOther,
-  NoJsonError,
   noConnection,
   ReplyError,
   RunError,
@@ -15,7 +14,7 @@ import {
   show,
   waitIn,
 } from '../base/errors.ts'
-import type { Lane } from '../base/lane-file.ts'
+import type { Lane } from '../base/lane.ts'
 import { isObject, type Json } from '../base/protocol.ts'
 import { parsed, tidyReply } from './reply.ts'
 
@@ -108,5 +107,5 @@ function fromJson(text: string): unknown {
   if (value !== undefined) return value
   const said = /^\s*</.test(text) ? 'HTML' : `text (${show(text)})`
   const what = text.trim() === '' ? 'nothing' : said
-  throw new NoJsonError(`the endpoint answered ${what} instead of JSON`)
+  throw new ReplyError(`the endpoint answered ${what}: is ANTHROPIC_BASE_URL right?`)
 }

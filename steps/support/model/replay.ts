@@ -13,9 +13,9 @@ import {
   RunError,
   show,
 } from '../base/errors.ts'
+import type { Lane } from '../base/lane.ts'
 import {
   isAnswer,
-  type Lane,
   type LaneFile,
   type LaneLine,
   renumberIds,
@@ -81,7 +81,8 @@ export function replay(options: ReplayOptions): Middleware {
       throw new RunError(`${what}\n${whatIsThere(options)}`)
     }
     // What is answered now would be told as if nothing had happened.
-    if (lost) throw new RunError(`${track.lane.name} is not answered, for ${lost}`)
+    const silent = `${track.lane.name} is not answered, for ${lost}`
+    if (lost) throw new RunError(`${silent}\n${whatIsThere(options)}`)
     taken.set(key, track)
     if (!taken.has(first)) taken.set(first, track) // a copy of the array may be sent
     if (!track.noted) {

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { basename, dirname, join, parse, resolve } from 'node:path'
 import { HOW_TO_GO_LIVE } from '../base/errors.ts'
-import { type LaneFile, readFolder } from '../base/lane-file.ts'
+import { type LaneFile, lanesIn, readFolder } from '../base/lane-file.ts'
 import { lock } from './lock.ts'
 import type { Settings } from './settings.ts'
 
@@ -25,8 +25,6 @@ export type Place = {
   isNew: boolean
   /** Offline: the recording, read whole before anything is written. */
   recording?: { folder: string; lanes: LaneFile[] }
-  /** Why nothing can be logged. */
-  broken?: Error
 }
 
 /**
@@ -34,46 +32,45 @@ export type Place = {
  * working directory is emptied, the last run's lanes go. Live nothing is lost: each run's
  * log gets a folder of its own, and the working directory stays.
  *
- * @throws {Error} when there is no recording, or another process is in the folder
+ * @throws {Error} when there is no recording, another process is in the folder, or a
+ * folder cannot be used
  */
 export function openPlace(filename: string, settings: Settings): Place {
+  const { live, continued, replay } = settings
   const root = dirname(dirname(filename))
   const { name: step } = parse(filename)
   const { number, recorded } = findLesson(filename, join(root, 'logs', 'recorded'))
-  if (settings.continued && number < '09') {
+  if (continued && number < '09') {
     throw new Error('--continue comes with step 09: this step starts anew each time.')
   }
-  const place = settings.live
-    ? { logs: join(root, 'logs', 'live', `${step}-${timestamp()}`), recording: undefined }
-    : offlinePlace(root, step, settings.replay, recorded)
-  const name = settings.live ? step : join('offline', basename(place.logs))
-  const workdir = settings.workdir
-    ? resolve(settings.workdir)
-    : join(root, '.workspace', name)
-  if (!settings.live) {
-    lock(join(root, '.workspace', name))
-    const old = settings.workdir ? [] : [workdir, `${workdir}.worktrees`]
-    for (const folder of old) rmSync(folder, { recursive: true, force: true })
+  const recording = live ? undefined : readRecording(step, replay ?? recorded)
+  const name = recording ? nameOf(step, root, recording.folder, replay) : step
+  const own = join(root, '.workspace', live ? '' : 'offline', name)
+  if (recording) lock(own)
+  const workdir = settings.workdir ? resolve(settings.workdir) : own
+  for (const old of recording && workdir === own ? [own, `${own}.worktrees`] : []) {
+    rmSync(old, { recursive: true, force: true })
   }
   const isNew = !existsSync(workdir)
-  try {
+  orSay('The working directory cannot be used', () => {
     if (isNew) mkdirSync(workdir, { recursive: true })
     const app = join(root, 'steps', 'support', 'login-app') // to work on from 05 on
     if (isNew && number >= '05') cpSync(app, workdir, { recursive: true })
     readdirSync(workdir)
-  } catch (error) {
-    throw new Error(`The working directory cannot be used: ${(error as Error).message}`)
-  }
-  const opened = { ...place, step, number, workdir: realpathSync(workdir), isNew }
+  })
+  const all = join(root, 'logs', live ? 'live' : '')
+  const logs = continued
+    ? lastRun(all, step)
+    : orSay('Nothing can be logged', () => openLogs(all, name, live !== undefined))
+  if (live) lock(join(logs, 'parent.log'))
+  return { step, number, logs, workdir: realpathSync(workdir), isNew, recording }
+}
+
+function orSay<T>(what: string, make: () => T): T {
   try {
-    const logs = settings.continued
-      ? lastRun(dirname(place.logs), step)
-      : emptyFolder(place.logs, settings.live !== undefined)
-    if (settings.live) lock(join(logs, 'parent.log'))
-    return { ...opened, logs }
+    return make()
   } catch (error) {
-    if (settings.continued) throw error
-    return { ...opened, broken: error as Error }
+    throw new Error(`${what}: ${(error as Error).message}`)
   }
 }
 
@@ -86,64 +83,54 @@ function findLesson(filename: string, folder: string) {
   const [header] = readFileSync(filename, 'utf8').split('*/')
   const named = /^[ /*]*(\d\d) · /m.exec(header) ?? /^(\d\d)-/.exec(name)
   const base = /^[ /*]*Builds on +(\d\d)/m.exec(header)
-  const numbers = [named, base].flatMap((found) => found?.[1] ?? [])
   const names = existsSync(folder) ? readdirSync(folder) : []
   const recordingOf = (number: string) =>
     names.find((other) => other.startsWith(`${number}-`) && !other.includes('.'))
+  const numbers = [named, base].flatMap((found) => found?.[1] ?? [])
   const number = numbers.find(recordingOf) ?? numbers[0]
-  if (number) {
-    const own = names.includes(name) ? name : recordingOf(number)
-    return { number, recorded: own && join(folder, own) }
+  if (!number) {
+    const how = 'give it a header that begins with "04 · " or has a line "Builds on 04".'
+    throw new Error(`${basename(filename)} does not say which step it is like: ${how}`)
   }
-  throw new Error(
-    `${basename(filename)} does not say which step it is like: give it a header that ` +
-      'begins with "04 · " or has a line "Builds on 04".',
-  )
+  const own = names.includes(name) ? name : recordingOf(number)
+  return { number, recorded: own && join(folder, own) }
 }
 
-function offlinePlace(root: string, step: string, replayed?: string, recorded?: string) {
-  const folder = resolve(replayed ?? recorded ?? '')
-  if (!replayed && !recorded) {
-    const advice = 'replay another one with --replay FOLDER.'
-    throw new Error(`There is no recording of ${step}: ${advice} ${HOW_TO_GO_LIVE}`)
-  }
-  const lanes = readFolder(folder)
-  let name = replayed ? `${step}.replay` : step
-  if (replayed && basename(folder).startsWith(step)) name = basename(folder)
-  // A replay never writes over what it replays.
-  while (join(root, 'logs', name) === realpathSync(folder)) name += '.replay'
-  return { logs: join(root, 'logs', name), recording: { folder, lanes } }
+function readRecording(step: string, named?: string) {
+  const advice = `replay another one with --replay FOLDER. ${HOW_TO_GO_LIVE}`
+  if (!named) throw new Error(`There is no recording of ${step}: ${advice}`)
+  const folder = resolve(named)
+  return { folder, lanes: readFolder(folder) }
+}
+
+/** The name of an offline run: a replay never writes over what it replays. */
+function nameOf(step: string, root: string, folder: string, replay?: string): string {
+  if (!replay) return step
+  const name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
+  const isSame = join(root, 'logs', name) === realpathSync(folder)
+  return isSame ? `${name}.replay` : name
 }
 
 function lastRun(folder: string, step: string): string {
   const names = existsSync(folder) ? readdirSync(folder).sort() : []
-  const last = names.findLast((name) => {
-    const path = join(folder, name, 'parent.log')
-    // One that was killed before its first line was written holds nothing.
-    const isBegun = () => existsSync(path) && readFileSync(path).includes('\n')
-    const isOwn = name.startsWith(`${step}-`) && /^[\d-]+$/.test(name.slice(step.length))
-    return isOwn && isBegun()
-  })
+  const stepOf = (name: string) => name.replace(/-\d{4}-\d\d-\d\d-[\d-]+$/, '')
+  const own = names.filter((name) => stepOf(name) === step)
+  const last = own.findLast((name) => existsSync(join(folder, name, 'parent.log')))
   if (last) return join(folder, last)
   throw new Error(`There is no live run of ${step} to continue.`)
 }
 
-/** Makes a folder without lanes: old ones go, or a new name is found where none may. */
-function emptyFolder(path: string, keep: boolean): string {
-  mkdirSync(dirname(path), { recursive: true })
-  for (let n = 1; keep; n++) {
-    const free = n === 1 ? path : `${path}-${n}`
-    try {
-      mkdirSync(free)
-      return free
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    }
+/** Makes the folder that a run logs into: live a new one, offline one without lanes. */
+function openLogs(parent: string, name: string, live: boolean): string {
+  mkdirSync(parent, { recursive: true })
+  const begun = live ? `${name}-${timestamp()}` : name
+  for (let n = 1; ; n++) {
+    const logs = join(parent, n === 1 ? begun : `${begun}-${n}`)
+    const isNew = mkdirSync(logs, { recursive: true }) // what was made, if anything was
+    if (!isNew && live) continue
+    for (const lane of lanesIn(logs)) rmSync(join(logs, `${lane}.log`))
+    return logs
   }
-  mkdirSync(path, { recursive: true })
-  const old = readdirSync(path).filter((name) => name.endsWith('.log'))
-  for (const name of old) rmSync(join(path, name))
-  return path
 }
 
 /** Now and here, as 2026-03-01-143000. */

@@ -30,39 +30,36 @@ function takeOver(file: string): void {
 
 /** Creates a file with this process's pid; false if there is one already. */
 function create(file: string): boolean {
-  try {
+  return unless('EEXIST', false, () => {
     writeFileSync(file, String(process.pid), { flag: 'wx' })
     return true
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
-    throw error
-  }
+  })
 }
 
 /** The pid in a file; '' if it is just being written, or the file is gone again. */
-function read(file: string): string {
+const read = (file: string) => unless('ENOENT', '', () => readFileSync(file, 'utf8'))
+
+/** What `work` returns, or `otherwise` if it fails with this code. */
+function unless<T>(code: string, otherwise: T, work: () => T): T {
   try {
-    return readFileSync(file, 'utf8')
+    return work()
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ''
+    if ((error as NodeJS.ErrnoException).code === code) return otherwise
     throw error
   }
 }
 
 function isAlive(pid: string): boolean {
   if (!/^\d+$/.test(pid)) return true
-  try {
-    return process.kill(Number(pid), 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
+  return unless('ESRCH', false, () =>
+    unless('EPERM', true, () => process.kill(Number(pid), 0)),
+  )
 }
 
 function inUse(file: string): Error {
   const name = join(basename(dirname(file)), basename(file).replace(/\.lock.*$/, ''))
   const pid = read(file)
   const who = pid ? `process ${pid}` : 'another process'
-  return new Error(
-    `${name} is in use by ${who}: wait until it has ended. If it has, delete ${file}.`,
-  )
+  const how = `wait until it has ended. If it has, delete ${file}.`
+  return new Error(`${name} is in use by ${who}: ${how}`)
 }

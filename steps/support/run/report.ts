@@ -2,7 +2,8 @@
 import { relative } from 'node:path'
 import process from 'node:process'
 import { inNumbers } from '../base/family.ts'
-import { type Lane, type LaneFile, readFolder } from '../base/lane-file.ts'
+import type { Lane } from '../base/lane.ts'
+import { readFolder, tokensIn } from '../base/lane-file.ts'
 import { complain, print } from '../terminal/screen.ts'
 import type { Place } from './folders.ts'
 import type { Settings } from './settings.ts'
@@ -16,44 +17,31 @@ export function introduce(
   step: string,
   model: string,
   { live, notes }: Settings,
-  { recording, logs, broken }: Place,
+  { recording, logs }: Place,
 ): void {
   const source = live
     ? `live: ${model} at ${live.baseURL}, key from ${live.credential.source}`
     : `offline: ${model} model of ${shorten(recording?.folder ?? '')}, no key`
-  print(`${step}, ${source}; log: ${broken ? 'none' : shorten(logs)}`, 'dim')
+  print(`${step}, ${source}; log: ${shorten(logs)}`, 'dim')
   const note = recording?.lanes[0].header.note
   if (note) print(String(note), 'dim')
   for (const line of notes) print(line, 'yellow')
-  if (broken) complain(`Nothing can be logged: ${broken.message}`)
 }
 
-/** What each lane holds, and where the log is; a run not logged in full has failed. */
-export function summarize(
-  lanes: Lane[],
-  isLive: boolean,
-  logs: string,
-  unlogged: Error | undefined,
-): void {
-  let broken = unlogged
-  let files: LaneFile[] = []
+/** What each lane's file holds, and where the log is; a run not logged in full has failed. */
+export function summarize(lanes: Lane[], logs: string, isLive: boolean): void {
   try {
-    if (!broken && lanes.length > 0) files = readFolder(logs)
-  } catch (error) {
-    broken = error as Error // somebody has taken a file away
-  }
-  for (const { name, sums, earlier } of lanes) {
-    const file = files.find((file) => file.name === name)
-    // Counted from the files, as everywhere else.
-    const numbers = file ? inNumbers(file, files).join(', ') : 'not logged in full'
-    const [input, output] = [sums.input + earlier.input, sums.output + earlier.output]
-    const tokens = isLive ? `, tokens ${input} in, ${output} out` : ''
-    print(`${name}: ${numbers}${tokens}`, 'dim')
-  }
-  if (broken) {
-    complain(`This run is not logged in full: ${broken.message}`)
-    process.exitCode = 1
-  } else {
+    const broken = lanes.find(({ broken }) => broken)?.broken
+    if (broken) throw broken
+    const files = lanes.length > 0 ? readFolder(logs) : []
+    for (const file of files) {
+      const { input, output } = tokensIn(file.lines.map(({ usage }) => usage))
+      const tokens = isLive ? `, tokens ${input} in, ${output} out` : ''
+      print(`${file.name}: ${inNumbers(file, files).join(', ')}${tokens}`, 'dim')
+    }
     print(`log: ${shorten(logs)}`, 'dim')
+  } catch (error) {
+    complain(`This run is not logged in full: ${(error as Error).message}`)
+    process.exitCode = 1
   }
 }

@@ -1,9 +1,8 @@
 /** A lane's file as a session: what it takes to go on with it. */
-import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs'
+import { existsSync, readFileSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
-import { type LaneFile, lanesIn, mapStrings, readLane } from '../base/lane-file.ts'
-import { unfold } from '../base/paths.ts'
+import { type LaneFile, lanesIn, readLane } from '../base/lane-file.ts'
 import { requestError } from '../base/protocol.ts'
 
 /**
@@ -14,12 +13,7 @@ import { requestError } from '../base/protocol.ts'
  * @throws {Error} when there is no such lane (naming those there are), or when its file
  * is broken in any other way
  */
-export function recoverLane(
-  folder: string,
-  name: string,
-  workdir = '<workdir>',
-  begun = false,
-): LaneFile {
+export function recoverLane(folder: string, name: string, begun = false): LaneFile {
   const names = lanesIn(folder).filter((lane) => /^sub-\d+$/.test(lane))
   const path = join(folder, `${name}.log`)
   const isParent = name === 'parent' && !begun && existsSync(path)
@@ -29,30 +23,18 @@ export function recoverLane(
   }
   dropUnfinished(path)
   const file = readLane(path)
-  const messages = mapStrings(file.messages, (text) => unfold(text, workdir))
-  const reason = brokenHistory(messages)
+  const reason = brokenHistory(file.messages)
   if (reason) throw new Error(`${name}.log cannot be continued: ${reason}`)
-  return { ...file, messages }
+  return file
 }
 
 /** A torn last line goes, and a `compacted` that still waits for its message. */
 function dropUnfinished(path: string): void {
   const text = readFileSync(path, 'latin1') // a character is a byte
-  const lines = text.split('\n')
-  const last = lines.pop()
-  if (last && parse(last)) lines.push(last) // whole, but for its end
-  if (parse(lines.at(-1))?.event === 'compacted') lines.pop()
-  const { length } = lines.map((line) => `${line}\n`).join('')
-  if (length > text.length) appendFileSync(path, '\n')
-  else if (length > 0) truncateSync(path, length) // without a first line it is no lane
-}
-
-function parse(line = '') {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
-  }
+  const end = text.lastIndexOf('\n') + 1 // at 0 there is no first line, so it is no lane
+  const waiting = /^{"level":"info","event":"compacted".*\n$/m.exec(text.slice(0, end))
+  const from = waiting?.index ?? end
+  if (end > 0 && from < text.length) truncateSync(path, from)
 }
 
 function brokenHistory(messages: MessageParam[]): string | undefined {

@@ -21,10 +21,7 @@ asks a real model: what PROMPT says, what is typed, or each line of a pipe.
   --continue       go on with the last live run (from step 09 on)
   -h, --help       show this`
 
-/** A shorter value may stand in any text: it is not replaced. */
-const SHORTEST_SECRET = 12
-
-type Credential = Endpoint['credential']
+const SHORTEST_SECRET = 12 // a shorter value may stand in any text
 
 export type Settings = {
   /** The words behind the command; '' when there are none. */
@@ -58,46 +55,57 @@ export function readSettings(root: string, argv: string[]): Settings {
   hideSecrets(shell)
   const file = readEnvFile(join(root, '.env'), notes)
   const usesShell = values.live === true
-  const from = (name: string) => file[name] || (usesShell && shell[name]) || undefined
+  const env = { ...(usesShell && shell), ...file }
   // Nothing of the shell reaches the SDK unless it was asked for: an exported base URL,
   // header or log level would change what a step does, an exported key would cost money.
-  for (const name of Object.keys(process.env)) {
-    const isMeant = usesShell && !file[name] && !isSecretName(name)
+  for (const name of Object.keys(shell)) {
+    const isMeant = usesShell && !isSecretName(name)
     if (name.startsWith('ANTHROPIC_') && !isMeant) delete process.env[name]
   }
-  const words = positionals.join(' ').trim()
-  const settings: Settings = { words, notes, continued: values.continue === true }
-  const workdir = (file.WORKDIR || shell.WORKDIR || '').trim()
-  // What a shell does with it, `.env` does not.
-  settings.workdir = workdir.replace(/^~(?=$|[\\/])/, () => homedir()) || undefined
-  const key =
-    credential(file, '.env') ?? (usesShell ? credential(shell, 'the shell') : undefined)
-
-  if (values.continue && (values.replay || values.offline || !key)) {
+  const key = credential(file, '.env') ?? credential(env, 'the shell')
+  const workdir = (file?.WORKDIR || shell.WORKDIR || '').trim()
+  const settings: Settings = {
+    words: positionals.join(' ').trim(),
+    notes,
+    continued: values.continue === true,
+    replay: values.replay,
+    // What a shell does with it, `.env` does not.
+    workdir: workdir.replace(/^~(?=$|[\\/])/, () => homedir()) || undefined,
+  }
+  const isOffline = values.offline || values.replay !== undefined
+  if (values.continue && (isOffline || !key)) {
     throw new Error(`--continue goes on with a live run. ${HOW_TO_GO_LIVE}`)
   }
-  if (values.replay !== undefined || values.offline) {
-    if (values.live)
-      throw new Error('--live excludes --offline and --replay. See --help.')
-    return { ...settings, replay: values.replay }
+  if (isOffline && values.live) {
+    throw new Error('--live excludes --offline and --replay. See --help.')
   }
+  if (isOffline) return settings
   if (!key) {
+    if (file) {
+      notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
+    }
     const needed = `--live needs a key. ${HOW_TO_GO_LIVE}`
     if (values.live) throw new Error([...notes, needed].join('\n'))
-    const exported = credential(shell, 'the shell')
     const unused = 'is set in the shell, not in .env: not used without --live'
-    if (exported) notes.push(`${exported.name} ${unused}`)
+    const { name } = credential(shell, 'the shell') ?? {}
+    if (name) notes.push(`${name} ${unused}`)
     return settings
   }
-  checkCredential(key, notes)
-  const model = from('MODEL_ID') ?? DEFAULT_MODEL
-  const baseURL = cleanBaseURL(from('ANTHROPIC_BASE_URL') ?? 'https://api.anthropic.com')
-  const requestLimit = Number(from('REQUEST_LIMIT') ?? 200)
-  if (!Number.isInteger(requestLimit) || requestLimit < 1) {
-    throw new Error(
-      `REQUEST_LIMIT is ${from('REQUEST_LIMIT')}: it must be a whole number from 1`,
-    )
+  if (!/^[\x21-\x7e]+$/.test(key.value)) {
+    const odd = 'a character that no key has (a space, a line break, a curly quote?)'
+    throw new Error(`${key.name} in ${key.source} holds ${odd}: copy the key again.`)
   }
+  if (key.value.length < SHORTEST_SECRET) {
+    const short = `has under ${SHORTEST_SECRET} characters`
+    notes.push(`${key.name} ${short}: it is not redacted from logs`)
+  }
+  const model = env.MODEL_ID || DEFAULT_MODEL
+  const baseURL = cleanBaseURL(env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com')
+  const limit = env.REQUEST_LIMIT || '200'
+  if (!/^[1-9]\d*$/.test(limit)) {
+    throw new Error(`REQUEST_LIMIT is ${limit}: it must be a whole number from 1`)
+  }
+  const requestLimit = Number(limit)
   return { ...settings, live: { credential: key, baseURL, model, requestLimit } }
 }
 
@@ -116,44 +124,25 @@ function readArguments(argv: string[]) {
   }
 }
 
-/** The names and values of a `.env` file, empty ones left out: they say nothing. */
-function readEnvFile(path: string, notes: string[]): Record<string, string> {
-  if (!existsSync(path)) return {}
+/** What a `.env` file sets, if it can be read; an empty value says nothing. */
+function readEnvFile(path: string, notes: string[]): NodeJS.ProcessEnv | undefined {
+  if (!existsSync(path)) return undefined
   const raw = readFileSync(path)
   if (!isUtf8(raw) || raw.includes(0)) {
     notes.push('.env is not UTF-8 text and was not read: save it as UTF-8 (not UTF-16)')
-    return {}
+    return undefined
   }
   const text = raw.toString()
   // A key that a later line replaces, or that is commented out, is a key all the same.
   const lines = text.split(/\r?\n/).map((line) => line.replace(/^[#\s]+/, ''))
   for (const part of [text, ...lines]) hideSecrets(dotenv.parse(part))
-  const file = Object.fromEntries(
-    Object.entries(dotenv.parse(text)).filter(([, value]) => value),
-  )
-  if (!credential(file, '.env')) {
-    notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
-  }
-  return file
+  const set = Object.entries(dotenv.parse(text)).filter(([, value]) => value)
+  return Object.fromEntries(set)
 }
 
-function credential(from: NodeJS.ProcessEnv, source: string): Credential | undefined {
-  const name = ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'].find((name) => from[name])
-  return name ? { name, value: from[name] as string, source } : undefined
-}
-
-function checkCredential({ name, value, source }: Credential, notes: string[]): void {
-  if (!/^[\x21-\x7e]+$/.test(value)) {
-    throw new Error(
-      `${name} in ${source} holds a character that no key has (a space, a line break, ` +
-        'a curly quote?): copy the key again.',
-    )
-  }
-  if (value.length < SHORTEST_SECRET) {
-    notes.push(
-      `${name} has under ${SHORTEST_SECRET} characters: it is not redacted from logs`,
-    )
-  }
+function credential(from: NodeJS.ProcessEnv | undefined, source: string) {
+  const name = ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN'].find((name) => from?.[name])
+  return name ? { name, value: from?.[name] ?? '', source } : undefined
 }
 
 function hideSecrets(variables: NodeJS.ProcessEnv): void {
@@ -164,14 +153,9 @@ function hideSecrets(variables: NodeJS.ProcessEnv): void {
 
 /** The part of a base URL that the SDK puts `/v1/messages` behind. */
 function cleanBaseURL(given: string): string {
-  if (!/^https?:\/\/[^\s/]/i.test(given) || !URL.canParse(given)) {
-    throw new Error(
-      `ANTHROPIC_BASE_URL is ${given}: it must be a URL with http:// or https://`,
-    )
-  }
-  const { username, password, search } = new URL(given)
-  if (username || password || search) {
-    throw new Error('ANTHROPIC_BASE_URL must hold no user name, password or query')
+  if (!/^https?:\/\/[^\s@?#]+$/i.test(given) || !URL.canParse(given)) {
+    const without = 'without user name, password or query'
+    throw new Error(`ANTHROPIC_BASE_URL must be an http:// or https:// URL ${without}`)
   }
   return given.replace(/\/*(\/v1(\/messages)?)?\/*$/, '')
 }

@@ -2,7 +2,7 @@
 import type Anthropic from '@anthropic-ai/sdk'
 import { explain } from '../base/errors.ts'
 import type { Json } from '../base/protocol.ts'
-import { clip } from '../base/width.ts'
+import { fit } from '../base/width.ts'
 
 /** A call's input. Its fields are what `checkInput` has found them to be. */
 export type ToolInput = Json
@@ -87,7 +87,7 @@ function checkItems(value: unknown[], schema: Json, at: string): unknown[] {
 const typeOf = (value: unknown) =>
   value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value
 const aOrAn = (noun: string) => `${/^[aio]/.test(noun) ? 'an' : 'a'} ${noun}`
-const show = (value: unknown) => clip(JSON.stringify(value) ?? 'undefined', 60)
+const show = (value: unknown) => fit(JSON.stringify(value) ?? 'undefined', 60)
 
 /** Says which there are instead of one that is not. */
 export function noSuch(kind: string, name: string, there: Iterable<{ name: string }>) {

@@ -148,7 +148,9 @@ const message = (content: unknown, more: Json = {}): Json => ({
   usage: { input_tokens: 10, output_tokens: 5 },
   ...more,
 })
-const tidied = (given: unknown, body = asked): Json => tidyReply(given, body)
+// A conversation of its own each time, whose ids are not used yet.
+const tidied = (given: unknown, { messages } = asked): Json =>
+  tidyReply(given, { messages: [...messages] })
 const thinking = { type: 'thinking', thinking: 'Hm.', signature: 'xyz' }
 const redacted = { type: 'redacted_thinking', data: 'xyz' }
 const unknown = { type: 'reasoning', text: '', id: 'a' }
@@ -167,7 +169,6 @@ const REPLIES: [name: string, content: unknown[], more?: Json][] = [
   ['a stop sequence', [said('1')], { stop_reason: 'stop_sequence' }],
   ['a paused turn', [search], { stop_reason: 'pause_turn' }],
   ['a refusal', [said('I cannot.')], { stop_reason: 'refusal' }],
-  ['a refusal with a call', [a], { stop_reason: 'refusal' }],
   ['no blocks', []],
   ['nothing but thinking', [thinking], { stop_reason: 'max_tokens' }],
   ['blocks of other kinds', [thinking, redacted, unknown, said('Done.')]],
@@ -243,6 +244,11 @@ describe('tidyReply makes well formed', () => {
       assert.equal(stop_reason, made)
     })
   }
+
+  test('a refusal: its calls are not to be run', () => {
+    const refused = tidied(message([said('I'), a], { stop_reason: 'refusal' }))
+    assert.deepEqual(refused.content, [said('I')])
+  })
 
   test('tokens', () => {
     const tokens = (usage: unknown) => {

@@ -28,7 +28,7 @@ export function introduce(
   for (const line of notes) print(line, 'yellow')
 }
 
-/** What each lane's file holds, and where the log is; a run not logged in full has failed. */
+/** What each lane's file holds, and where the log is. Not logged in full is a failure. */
 export function summarize(lanes: Lane[], logs: string, isLive: boolean): void {
   try {
     const broken = lanes.find(({ broken }) => broken)?.broken

@@ -6,7 +6,8 @@ import { basename, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { makePage, PAGE, RECORDED } from '../docs/page/join.ts'
-import { readLane, requestSizes } from '../steps/support/base/lane-file.ts'
+import { asOneHistory } from '../steps/support/base/family.ts'
+import { readFolder, requestSizes } from '../steps/support/base/lane-file.ts'
 import { findBrowser, type Json, openPage, type Page } from './page-browser.ts'
 
 const SOURCES = join(dirname(PAGE), 'page')
@@ -29,20 +30,16 @@ const recording = (name: string) => {
 }
 const bytes = (...values: unknown[]) =>
   values.reduce<number>((sum, it) => {
-    const { stop_reason: _, ...rest } = Object(it)
-    const sent = Object(it).role ? rest : it
-    return sum + Buffer.byteLength(JSON.stringify(sent))
+    const sent = JSON.stringify(it, (key, at) => (key === 'stop_reason' ? undefined : at))
+    return sum + Buffer.byteLength(sent)
   }, 0)
 const sizesOf = (requests: Json[]) => requests.map(({ size }) => size)
 
 const tools = [{ name: 'bash', description: 'Runs.', input_schema: { type: 'object' } }]
 const head = (lane: string, step = 'own') => ({ step, lane, system: 'You.', tools })
 const user = (content: unknown) => ({ role: 'user', content })
-const reply = (...content: unknown[]) => ({
-  role: 'assistant',
-  content,
-  stop_reason: null,
-})
+const reply = (...content: unknown[]) =>
+  Object({ role: 'assistant', content, stop_reason: null })
 const words = (text: string) => ({ type: 'text', text })
 const call = (id: string, name: string, input: unknown) =>
   Object({ type: 'tool_use', id, name, input })
@@ -77,12 +74,12 @@ test('every label is there in English and in Chinese', async () => {
   assert.doesNotMatch(JSON.stringify({ ...ENGLISH, language: '' }), /[\u4e00-\u9fff]/)
 })
 
-test('requests are as large as the steps count them', () => {
+test('requests are as large as the steps count them, also as one history', () => {
   for (const name of folders) {
-    for (const { header, requests } of recording(name).lanes) {
-      const file = join(RECORDED, name, `${header.lane}.log`)
-      assert.deepEqual(sizesOf(requests), requestSizes(readLane(file)), file)
-    }
+    const [run, lanes] = [recording(name), readFolder(join(RECORDED, name))]
+    assert.deepEqual(sizesOf(facts.asOneHistory(run)), asOneHistory(lanes), name)
+    const drawn = run.lanes.map(({ requests }: Json) => sizesOf(requests))
+    assert.deepEqual(drawn, lanes.map(requestSizes), name)
   }
 })
 

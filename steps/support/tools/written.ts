@@ -31,7 +31,7 @@ function callOf(names: string): RegExp {
  * wrong: a right answer may quote a call.
  */
 export function writtenCall(text: string, tools: { name: string }[]): string | undefined {
-  if (tools.length === 0) return undefined
+  if (text === '' || tools.length === 0) return undefined
   const found = callOf(tools.map(({ name }) => name).join('|')).exec(text)
   return found?.slice(1).find(Boolean)
 }

@@ -140,6 +140,30 @@ describe('a summary that does not help leaves the history as it was', {
     })
   }
 
+  test('what stays too large all the same is not summed up at every turn', async (t) => {
+    const done = await run(t, reader(9, [text('One.'), text('Two.'), text('Three.')]))
+    assert.equal(done.code, 0, done.stderr)
+    assert.equal(done.requests.filter(isSummary).length, 1)
+    await assertReplays(STEP, done)
+  })
+
+  test('an id of a call that is gone may come again', async (t) => {
+    let n = 0
+    const script = (body: Json): Answer => {
+      if (isSummary(body)) return text('What I know.')
+      n += 1
+      if (n === 1 || n === 6) return calls({ ...read, id: 'toolu_same' }, small)
+      return n > 6 ? text('Done.') : calls(read, n === 4 ? large : small)
+    }
+    const done = await run(t, script)
+    assert.equal(done.code, 0, done.stderr)
+    const ids = laneOf(done).messages.flatMap(({ content }) =>
+      Array.isArray(content) ? content.map(({ id }: Json) => id).filter(Boolean) : [],
+    )
+    assert.equal(new Set(ids).size, 6)
+    await assertReplays(STEP, done)
+  })
+
   test('too little is there to sum up: nothing is asked', async (t) => {
     const done = await run(t, reader(2, []))
     assert.equal(done.code, 0, done.stderr)

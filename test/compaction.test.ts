@@ -1,8 +1,7 @@
 /** Step 12: when a history is summed up, what of it stays, and how that can fail. */
 import assert from 'node:assert/strict'
-
 import { describe, test } from 'node:test'
-import { assertReplays, laneOf, resultsIn, runLive } from './live.ts'
+import { assertReplays, envFile, laneOf, resultsIn, runLive, serve } from './live.ts'
 import {
   type Answer,
   calls,
@@ -10,8 +9,10 @@ import {
   fail,
   type Json,
   makeRoot,
+  posix,
   runStep,
   stall,
+  startStep,
   text,
 } from './server.ts'
 
@@ -251,6 +252,32 @@ describe('a child', { concurrency: 3 }, () => {
     )
   })
 })
+
+test(
+  'Ctrl+C in the middle of a compaction leaves the history as it was',
+  posix,
+  async (t) => {
+    let began = () => {}
+    const summing = new Promise<void>((go) => {
+      began = go
+    })
+    const script = reader(5, [stall()], (n) => (n === 4 ? large : small))
+    const server = await serve(t, (body) => {
+      if (isSummary(body)) began()
+      return script(body)
+    })
+    const options = { step: STEP, args: ['Look around.'], dotenv: envFile(server.url) }
+    const { child, result } = startStep({ ...options, root: makeRoot(t) })
+    await summing
+    child.kill('SIGINT')
+    const done = await result
+    assert.equal(done.code, 130)
+    const { messages, events } = laneOf(done)
+    assert.equal(messages.length, 9)
+    assert.deepEqual(events, [])
+    assert.equal(laneOf(done, 'parent.summary-1').events[0].event, 'no_answer')
+  },
+)
 
 test('a run whose LIMIT was edited offline says that the summary was not recorded', async (t) => {
   const root = makeRoot(t)

@@ -238,12 +238,12 @@ describe('a child', { concurrency: 3 }, () => {
     const script = (body: Json): Answer => {
       if (isChild(body)) return child(body)
       n += 1
-      return n === 1 ? calls(task({ timeoutMs: 2000 })) : text('Done.')
+      return n === 1 ? calls(task({ timeoutMs: 6000 })) : text('Done.')
     }
     const done = await run(t, script)
     assert.equal(done.code, 0, done.stderr)
     const [result] = resultsIn(done.requests.at(-1) as Json)
-    assert.match(result.content, /^timed_out after 2000 ms/)
+    assert.match(result.content, /^timed_out after 6000 ms/)
     const { messages, events } = laneOf(done, 'sub-1')
     assert.equal(messages.length, 9)
     assert.deepEqual(

@@ -239,7 +239,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
       clearTimeout(timer)
       repair(subMessages)
     })
-  const { turns, ...tokens } = session.lanes.usage(subMessages)
+  const { turns, ...tokens } = session.lanes.of(subMessages).usage
   const { text, ...how } = { text: '', ...ending }
   session.lanes.event(subMessages, 'outcome', { ...how, turns })
   return {

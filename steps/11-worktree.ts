@@ -33,6 +33,7 @@ import {
 } from './support/agents/worktree.ts'
 import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
 import type { LaneSettings } from './support/run/lanes.ts'
+import { recoverLane, reopenLane } from './support/run/resume.ts'
 import { type Answer, openSession } from './support/session.ts'
 import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
@@ -271,7 +272,7 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
   if (resume && agent)
     throw new Error('A resumed child keeps its agent: leave agent out.')
   if (resume && worktree) throw new Error('A resumed child keeps its place: no worktree.')
-  const profile = findProfile(resume ? session.lanes.read(resume).header.agent : agent)
+  const profile = findProfile(resume ? recoverLane(session, resume).header.agent : agent)
   const lane = resume || session.lanes.next('sub')
   if (RUNNING.has(lane)) throw new Error(`${lane} is still at work: wait for its result.`)
   RUNNING.add(lane)
@@ -289,7 +290,7 @@ async function runInPlace(lane: string, profile: Profile | undefined, input: Tas
 /** The child's own worktree, new or the one it had; undefined if it has none. */
 function placeOf(lane: string, { resume, worktree, workdir }: TaskInput) {
   if (!resume) return worktree ? openWorktree(workdir, lane) : undefined
-  const branch = session.lanes.read(resume).header.worktree
+  const branch = recoverLane(session, resume).header.worktree
   return branch ? findWorktree(workdir, branch, lane) : undefined
 }
 
@@ -314,16 +315,10 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
       clearTimeout(timer)
       repair(subMessages)
     })
-  const { turns, ...tokens } = session.lanes.usage(subMessages)
+  const { turns, ...tokens } = session.lanes.of(subMessages).usage
   const { text, ...how } = { text: '', ...ending }
   session.lanes.event(subMessages, 'outcome', { ...how, turns })
-  return {
-    ...ending,
-    lane,
-    lastWords: lastText(subMessages),
-    turns,
-    tokens,
-  }
+  return { ...ending, lane, lastWords: lastText(subMessages), turns, tokens }
 }
 
 /** Only the text of a last reply is a report: an empty one, or a cut one, is none. */
@@ -398,13 +393,13 @@ function childSettings(profile: Profile | undefined, workdir: string) {
 
 /** Fills an empty array from its lane's file, if it would run as it did. */
 function readBack(messages: MessageParam[], lane: string, settings: LaneSettings): void {
-  const file = session.lanes.read(lane, settings.workdir)
+  const file = recoverLane(session, lane, settings.workdir)
   const now = session.lanes.header(lane, settings)
   const differs = FIXED.filter((key) => !isDeepStrictEqual(file.header[key], now[key]))
   if (differs.length > 0) {
     throw new Error(`${lane} ran with another ${differs.join(', ')}: it cannot go on.`)
   }
-  session.lanes.reopen(messages, file)
+  reopenLane(session, messages, file)
   repair(messages)
 }
 

@@ -2,14 +2,9 @@
 import assert from 'node:assert/strict'
 import process from 'node:process'
 import { describe, test } from 'node:test'
-import {
-  explain,
-  isTooLong,
-  noConnection,
-  SDK,
-  show,
-} from '../steps/support/base/errors.ts'
+import { explain, noConnection, SDK, show } from '../steps/support/base/errors.ts'
 import { hide } from '../steps/support/base/secrets.ts'
+import { isTooLong } from '../steps/support/base/too-long.ts'
 
 const apiError = (status: number, body: unknown) =>
   SDK.APIError.generate(status, body as object, undefined, new Headers())

@@ -22,6 +22,7 @@ import {
   sizeOf,
 } from '../steps/support/base/lane-file.ts'
 import { Lanes } from '../steps/support/run/lanes.ts'
+import { recoverLane, reopenLane } from '../steps/support/run/resume.ts'
 import { describeTools } from '../steps/support/tools/bash.ts'
 import {
   type Answer,
@@ -219,9 +220,9 @@ describe('a lane', () => {
       assert.equal(first, `<workdir>/a ${there}/a ${logged}`)
       assert.equal(second, `../${name}/a <workdir>/a ${logged}`)
       const again = lanes()
-      const [{ content }] = again.read('parent', workdir).messages
+      const [{ content }] = recoverLane({ lanes: again }, 'parent', workdir).messages
       assert.equal(content, `${workdir}/a ${there}/a ${others.toWellFormed()}`)
-      assert.equal(run.laneOf({ messages: child })?.restore('<workdir>/a'), `${tree}/a`)
+      assert.equal(run.of(child).restore('<workdir>/a'), `${tree}/a`)
     })
   }
 
@@ -249,7 +250,7 @@ describe('a lane', () => {
     assert.deepEqual(next, ['sub-11', 'sub-12', 'sub-1.summary-11', 'sub-2.summary-1'])
     const only =
       /^Error: There is no sub-1\.summary-1 in this run, only sub-1, sub-2, sub-10\.$/
-    assert.throws(() => run.read('sub-1.summary-1'), only)
+    assert.throws(() => recoverLane({ lanes: run }, 'sub-1.summary-1'), only)
   })
 
   const COMPACTED = {
@@ -265,7 +266,7 @@ describe('a lane', () => {
     const text = lines(...BEFORE, COMPACTED, ...AFTER)
     const { workdir, logs, lanes } = start(t, 'own', { 'sub-1': text })
     const [run, messages] = [lanes(), [] as MessageParam[]]
-    run.reopen(messages, run.read('sub-1', workdir))
+    reopenLane({ lanes: run }, messages, recoverLane({ lanes: run }, 'sub-1', workdir))
     assert.deepEqual(messages, [BEFORE[1], AFTER[0], BEFORE[4], AFTER[1]])
     for (const message of [call('toolu_x'), result('toolu_x')])
       run.log(messages, message as MessageParam)
@@ -281,7 +282,7 @@ describe('a lane', () => {
       const { logs, lanes } = start(t, 'own', {
         'sub-1': whole + lines(COMPACTED) + rest,
       })
-      assert.deepEqual(lanes().read('sub-1').messages, BEFORE.slice(1))
+      assert.deepEqual(recoverLane({ lanes: lanes() }, 'sub-1').messages, BEFORE.slice(1))
       assert.equal(readFileSync(join(logs, 'sub-1.log'), 'utf8'), whole)
     }
   })
@@ -291,7 +292,7 @@ describe('a lane', () => {
       const text = lines(...BEFORE, { ...COMPACTED, replaced }, ...AFTER)
       const { lanes } = start(t, 'own', { 'sub-1': text })
       const said = /^Error: sub-1\.log, line 6: `replaced` does not fit the history\.$/
-      assert.throws(() => lanes().read('sub-1'), said)
+      assert.throws(() => recoverLane({ lanes: lanes() }, 'sub-1'), said)
     }
   })
 

@@ -35,20 +35,20 @@ const laneOf = (name: string, lines: LaneLine[]) => {
 /** A run against recorded lanes: `ask` sends an array as the lane of a name. */
 function start(recorded: Record<string, LaneLine[]>) {
   const told: string[] = []
-  let asking: Lane | undefined
+  let asking: Lane
   const middleware = replay({
     folder: 'logs/x',
     lanes: Object.entries(recorded).map(([name, lines]) => laneOf(name, lines)),
     laneOf: () => asking,
     tell: (line) => told.push(line),
   })
-  const ask = async (name: string | undefined, messages: MessageParam[]) => {
+  const ask = async (name: string, messages: MessageParam[]) => {
     const paths = {
       clean: (value: unknown) => mapStrings(value, (s) => s.replace('/w/', '<workdir>/')),
       restore: (value: unknown) =>
         mapStrings(value, (s) => s.replace('<workdir>/', '/w/')),
     }
-    asking = name ? ({ name, ...paths } as Lane) : undefined
+    asking = { name, ...paths } as Lane
     const body = { model: 'm', max_tokens: 9, system: 'S', tools: [look], messages }
     const context = { options: { body } } as unknown as Parameters<typeof middleware>[2]
     const request = {} as APIRequest
@@ -168,20 +168,6 @@ describe('a recorded lane', () => {
     assert.equal((await ask('sub-1', one)).status, 529)
     assert.equal((await ask('sub-2', two)).content[0].text, '2.')
     assert.equal((await ask('sub-1', one)).content[0].text, '1.')
-  })
-
-  test('is found by the first message, for an array without a lane or a copy', async () => {
-    const lines = [user('Go.'), says('1.'), user('On.'), says('2.')]
-    for (const names of [
-      [undefined, undefined],
-      ['parent', undefined],
-    ]) {
-      const { ask } = start({ parent: lines, 'sub-1': lines })
-      const messages = [lines[0] as MessageParam]
-      assert.equal((await ask(names[0], messages)).content[0].text, '1.')
-      const more = [...messages, ...history(lines.slice(1, 3))]
-      assert.equal((await ask(names[1], more)).content[0].text, '2.')
-    }
   })
 
   test('is found again by its name, though the array is another', async () => {

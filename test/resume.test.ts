@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import type { Lanes } from '../steps/support/run/lanes.ts'
 import { recoverLane } from '../steps/support/run/resume.ts'
 import {
   about,
@@ -274,6 +275,8 @@ test('killed, in parent and child, and continued: both lanes go on', posix, asyn
 })
 
 describe('a file that was cut, or is broken', () => {
+  const at = (folder: string) => ({ lanes: { folder, all: [] } as unknown as Lanes })
+
   test('cut at any byte: nothing finished is lost', () => {
     const folder = fs.mkdtempSync(join(workdir, 'cut-'))
     for (const name of ['parent', 'sub-1']) {
@@ -281,7 +284,7 @@ describe('a file that was cut, or is broken', () => {
       const bytes = Buffer.from(finished.files[`${name}.log`])
       for (let end = bytes.indexOf('\n') + 1; end <= bytes.length; end++) {
         fs.writeFileSync(path, bytes.subarray(0, end))
-        const { messages } = recoverLane(folder, name)
+        const { messages } = recoverLane(at(folder), name)
         const file = fs.readFileSync(path, 'utf8')
         const whole = bytes.lastIndexOf(10, end - 1) + 1
         assert.equal(Buffer.byteLength(file), whole, `cut at ${end}`)
@@ -310,7 +313,7 @@ describe('a file that was cut, or is broken', () => {
     const path = join(folder, 'sub-1.log')
     for (const [content, said] of broken) {
       fs.writeFileSync(path, content)
-      assert.throws(() => recoverLane(folder, 'sub-1'), said)
+      assert.throws(() => recoverLane(at(folder), 'sub-1'), said)
       assert.equal(fs.readFileSync(path, 'utf8'), content)
     }
 

@@ -22,9 +22,10 @@ import {
   readLane,
   requestSizes,
 } from '../steps/support/base/lane-file.ts'
-import { fit, standIns, widthOf, wrap } from '../steps/support/base/width.ts'
+import { fit, standIns, widthOf } from '../steps/support/base/width.ts'
 import { renderRun } from '../steps/support/cli/columns.ts'
 import { renderComparison } from '../steps/support/cli/compare.ts'
+import { wrap } from '../steps/support/cli/wrap.ts'
 import { makeRoot } from './server.ts'
 
 const folders: string[] = []

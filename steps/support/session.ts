@@ -96,7 +96,7 @@ export class Session {
     this.model = live?.model ?? String(first?.model)
     const mode = live ? 'live' : 'offline'
     this.lanes = new Lanes({ step, mode, model: this.model, note: first?.note }, place)
-    const { laneOf } = this.lanes
+    const laneOf = (messages: MessageParam[]) => this.lanes.of(messages)
     const offline = replay({
       folder: shorten(recording?.folder ?? ''),
       lanes: recording?.lanes ?? [],
@@ -108,7 +108,7 @@ export class Session {
       asking: (lane) => this.#asking(lane),
       answered: (lane, reply) => {
         waitFor('')
-        lane?.answered(reply)
+        lane.answered(reply)
       },
     })
     process.on('SIGINT', () => this.#interrupt())
@@ -187,12 +187,12 @@ export class Session {
     if (!this.#isTyped) process.exitCode = this.#isStopped ? 130 : 1
   }
 
-  #asking(lane?: Lane): void {
+  #asking(lane: Lane): void {
     this.#requests += 1
     const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
     const many = `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`
     if (this.#requests > limit) throw new RunError(many)
-    waitFor(`${lane?.name ?? this.#place.step} waits for ${this.model}`)
+    waitFor(`${lane.name} waits for ${this.model}`)
   }
 
   #interrupt(): void {

@@ -31,27 +31,8 @@ export function fit(text: string, columns: number): string {
   return headOf(line, columns) === line ? line : `${headOf(line, columns - 1)}…`
 }
 
-/** Breaks text into at most `max` lines of `width` columns; `…` stands for the rest. */
-export function wrap(text: string, width: number, max: number): string[] {
-  const lines: string[] = []
-  // `max` lines hold less than that, and a text may be megabytes long.
-  for (const line of expand(text.slice(0, 2000)).split('\n')) {
-    for (let rest = line.trimEnd(); rest; ) {
-      if (lines.length === max) {
-        return [...lines.slice(0, -1), `${headOf(lines[max - 1], width - 1)}…`]
-      }
-      const head = headOf(rest, width)
-      const space = `${head}${rest[head.length] ?? ' '}`.lastIndexOf(' ')
-      const end = space > head.length / 4 ? space : head.length
-      lines.push(rest.slice(0, end).trimEnd())
-      rest = rest.slice(end).trimStart()
-    }
-  }
-  return lines
-}
-
 /** What of a line stands in so many columns: one character at least. */
-function headOf(line: string, columns: number): string {
+export function headOf(line: string, columns: number): string {
   if (/^[ -~]*$/.test(line.slice(0, columns + 1))) return line.slice(0, columns)
   let [used, end] = [0, 0]
   for (const { segment } of segmenter.segment(line)) {
@@ -62,7 +43,7 @@ function headOf(line: string, columns: number): string {
   return line.slice(0, end)
 }
 
-const expand = (text: string) => standIns(text).replaceAll('\t', '    ')
+export const expand = (text: string) => standIns(text).replaceAll('\t', '    ')
 
 /** The text with something to look at in place of whatever would steer a terminal. */
 export function standIns(text: string): string {

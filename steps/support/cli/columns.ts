@@ -2,7 +2,8 @@
 import { inNumbers, type Part, partsOf, summedUpBy } from '../base/family.ts'
 import { callLine, type LaneFile, type LaneLine, walk } from '../base/lane-file.ts'
 import { type Json, toBlocks } from '../base/protocol.ts'
-import { fit, widthOf, wrap } from '../base/width.ts'
+import { fit, widthOf } from '../base/width.ts'
+import { wrap } from './wrap.ts'
 
 const MIN_COLUMN = 36
 

@@ -1,6 +1,7 @@
 /** Two runs compared lane by lane: in numbers, in bars, and in a sentence. */
 import { type LaneFile, requestSizes, tokensIn } from '../base/lane-file.ts'
-import { fit, widthOf, wrap } from '../base/width.ts'
+import { fit, widthOf } from '../base/width.ts'
+import { wrap } from './wrap.ts'
 
 /**
  * Two runs lane by lane, in numbers and bars; tokens only where an API counted them. The

@@ -3,9 +3,9 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join, parse, relative } from 'node:path'
 import process, { env, stderr, stdout } from 'node:process'
 import { readFolder } from '../base/lane-file.ts'
-import { wrap } from '../base/width.ts'
 import { renderRun } from './columns.ts'
 import { labelsOf, renderComparison } from './compare.ts'
+import { wrap } from './wrap.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const RECORDED = join(ROOT, 'logs/recorded')

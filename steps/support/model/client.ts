@@ -1,7 +1,11 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Middleware } from '@anthropic-ai/sdk'
-import type { Message, MessageCreateParams } from '@anthropic-ai/sdk/resources/messages'
+import type {
+  Message,
+  MessageCreateParams,
+  MessageParam,
+} from '@anthropic-ai/sdk/resources'
 import {
   causeOf,
   type Endpoint,
@@ -21,12 +25,12 @@ import { parsed, tidyReply } from './reply.ts'
 const MAX_WAIT = 60 // seconds that the SDK may wait before it tries again
 
 export type Watcher = {
-  /** The lane that a request belongs to, if any of its messages was logged. */
-  laneOf: (body: MessageCreateParams) => Lane | undefined
+  /** The lane that a request belongs to. */
+  laneOf: (messages: MessageParam[]) => Lane
   /** Called before each request; throws a RunError if there were too many. */
-  asking: (lane: Lane | undefined) => void
+  asking: (lane: Lane) => void
   /** Called with each well-formed reply. */
-  answered: (lane: Lane | undefined, reply: Message) => void
+  answered: (lane: Lane, reply: Message) => void
 }
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
@@ -59,7 +63,7 @@ function live({ credential: { name, value }, baseURL }: Endpoint) {
 function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
-    const lane = laneOf(body)
+    const lane = laneOf(body.messages)
     try {
       asking(lane)
       const response = await next(request)
@@ -68,7 +72,7 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
       })
       if (!response.ok) {
         const { status, headers } = response
-        lane?.event('error', 'api_error', { status, error: errorIn(text) })
+        lane.event('error', 'api_error', { status, error: errorIn(text) })
         // Else the SDK would wait for as long as it is told to.
         const failed = new Response(text, { status, headers })
         if (waitIn(headers) > MAX_WAIT) failed.headers.set('x-should-retry', 'false')
@@ -79,17 +83,17 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
       if (!content.some(({ type }) => type === 'text' || type === 'tool_use')) {
         const dropped = content.length > 0 && { content }
         const cost = isLive && { usage }
-        lane?.event('warn', 'empty_reply', { stop_reason, ...dropped, ...cost })
+        lane.event('warn', 'empty_reply', { stop_reason, ...dropped, ...cost })
         reply.content = []
       }
       answered(lane, reply)
       return Response.json(reply)
     } catch (error) {
       const message = causeOf(error)
-      if (request.signal?.aborted) lane?.event('warn', 'no_answer')
-      else if (error instanceof ReplyError) lane?.event('error', 'bad_reply', { message })
-      else if (error instanceof RunError) lane?.event('warn', 'not_sent', { message })
-      else lane?.event('error', 'no_connection', { message })
+      if (request.signal?.aborted) lane.event('warn', 'no_answer')
+      else if (error instanceof ReplyError) lane.event('error', 'bad_reply', { message })
+      else if (error instanceof RunError) lane.event('warn', 'not_sent', { message })
+      else lane.event('error', 'no_connection', { message })
       throw error
     }
   }

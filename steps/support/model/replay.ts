@@ -2,10 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { Middleware } from '@anthropic-ai/sdk'
-import type {
-  MessageCreateParams,
-  MessageParam,
-} from '@anthropic-ai/sdk/resources/messages'
+import type { MessageCreateParams, MessageParam } from '@anthropic-ai/sdk/resources'
 import {
   HOW_TO_GO_LIVE,
   noConnection,
@@ -26,18 +23,12 @@ import { requestError, toBlocks } from '../base/protocol.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
 
-/** An array without a lane: its text stays as it is. */
-const UNOPENED: Pick<Lane, 'clean' | 'restore'> = {
-  clean: (value) => value,
-  restore: (value) => value,
-}
-
 export type ReplayOptions = {
   /** The recording's folder, as the reader knows it. */
   folder: string
   lanes: LaneFile[]
-  /** The run's lane that a request belongs to, if its array was opened. */
-  laneOf: (body: MessageCreateParams) => Lane | undefined
+  /** The run's lane that a request belongs to. */
+  laneOf: (messages: MessageParam[]) => Lane
   /** Tells the reader something, in one line. */
   tell: (line: string) => void
 }
@@ -58,20 +49,16 @@ type Answer = { line: LaneLine; before: MessageParam[]; length: number; retried:
 export function replay(options: ReplayOptions): Middleware {
   const { lanes, laneOf, tell } = options
   const tracks = lanes.map(startTrack)
-  /** By the lane's name, and for an array without one by its first message. */
-  const taken = new Map<string | MessageParam, Track>()
+  const taken = new Map<string, Track>() // by the run's lane
   let lost: string | undefined
 
   return async (request, _next, context) => {
     const body = context.options?.body as MessageCreateParams
     const refusal = requestError(body)
     if (refusal) return failed(400, { type: 'invalid_request_error', message: refusal })
-    const asking = laneOf(body)
-    const { clean, restore } = asking ?? UNOPENED
+    const { name, clean, restore } = laneOf(body.messages)
     const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
-    const [first] = body.messages
-    const key = asking?.name ?? first
-    const own = taken.get(key)
+    const own = taken.get(name)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
     const track = (own ? [own] : free).find(({ answers }) => fits(answers[0], messages))
     const answer = track?.answers.shift()
@@ -83,8 +70,7 @@ export function replay(options: ReplayOptions): Middleware {
     // What is answered now would be told as if nothing had happened.
     const silent = `${track.lane.name} is not answered, for ${lost}`
     if (lost) throw new RunError(`${silent}\n${whatIsThere(options)}`)
-    taken.set(key, track)
-    if (!taken.has(first)) taken.set(first, track) // a copy of the array may be sent
+    taken.set(name, track)
     if (!track.noted) {
       const { system, tools = [] } = body
       const now = clean({ system, tools: describeTools(tools as Tool[]) })

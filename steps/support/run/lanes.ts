@@ -2,16 +2,16 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import type { MessageParam } from '@anthropic-ai/sdk/resources/messages'
+import { RunError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
 import { type LaneFile, type LaneHeader, lanesIn } from '../base/lane-file.ts'
 import { textOf } from '../base/messages.ts'
-import { Paths, unfold } from '../base/paths.ts'
+import { Paths } from '../base/paths.ts'
 import { print, showCalls } from '../terminal/screen.ts'
 import { describeTools } from '../tools/bash.ts'
 import type { Tool } from '../tools/tool.ts'
 import { writtenCall } from '../tools/written.ts'
 import type { Place } from './folders.ts'
-import { recoverLane } from './resume.ts'
 
 /** What a lane runs with, beside its messages. */
 export type LaneSettings = {
@@ -30,28 +30,30 @@ export type LaneSettings = {
 }
 
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
-/** A lane that was read back, and the directory in which it goes on. */
-type Recovered = LaneFile & { workdir: string }
 
 export class Lanes {
   /** In the order of their opening; reopened ones once more. */
   readonly all: Lane[] = []
+  readonly folder: string
   readonly #common: Common
-  readonly #folder: string
   readonly #paths: Paths
   readonly #names: Set<string>
   readonly #lanes = new Map<MessageParam[], Lane>()
 
   constructor(common: Common, { logs, workdir }: Pick<Place, 'logs' | 'workdir'>) {
     this.#common = common
-    this.#folder = logs
+    this.folder = logs
     this.#paths = new Paths(workdir)
     this.#names = new Set(lanesIn(logs))
   }
 
-  #start(messages: MessageParam[], header: LaneHeader, workdir: string, old?: LaneFile) {
-    const dest = join(this.#folder, `${header.lane}.log`)
+  /** Begins a lane's file, or goes on with the `old` one, for this array. */
+  start(messages: MessageParam[], header: LaneHeader, workdir: string, old?: LaneFile) {
+    const dest = join(this.folder, `${header.lane}.log`)
     const lane = new Lane(dest, header, workdir, this.#paths, old?.lines)
+    for (const [array, { name }] of this.#lanes) {
+      if (name === lane.name) this.#lanes.delete(array)
+    }
     this.#lanes.set(messages, lane)
     this.all.push(lane)
     return lane
@@ -66,7 +68,7 @@ export class Lanes {
     if (known) return known.name
     const name = settings.lane ?? (this.all.length === 0 ? 'parent' : this.next('sub'))
     const header = this.header(name, settings)
-    const lane = this.#start(messages, header, settings.workdir)
+    const lane = this.start(messages, header, settings.workdir)
     for (const message of messages) lane.message(message)
     return name
   }
@@ -78,22 +80,6 @@ export class Lanes {
     const name = `${kind}-${1 + Math.max(0, ...numbers)}`
     this.#names.add(name)
     return name
-  }
-
-  /** Reads a lane of this run back; throws when there is none, or its file is broken. */
-  read(lane: string, workdir = ''): Recovered {
-    const file = recoverLane(this.#folder, lane, this.all.length > 0)
-    const messages = unfold(file.messages, workdir)
-    return { ...file, messages, workdir }
-  }
-
-  /** Fills an empty array with a lane that was read back; its file goes on. */
-  reopen(messages: MessageParam[], file: Recovered): void {
-    messages.push(...file.messages)
-    for (const [array, { name }] of this.#lanes) {
-      if (name === file.name) this.#lanes.delete(array)
-    }
-    this.#start(messages, file.header as LaneHeader, file.workdir, file)
   }
 
   /** Line 1 of a lane with these settings, as its file holds it. */
@@ -117,10 +103,20 @@ export class Lanes {
     })
   }
 
+  /** The lane of an array, or of a copy of one, as a request may hold. */
+  of(messages: MessageParam[]): Lane {
+    const own = this.#lanes.get(messages)
+    const first = JSON.stringify(messages[0])
+    const isCopied = ([array]: [MessageParam[], Lane]) =>
+      JSON.stringify(array[0]) === first
+    const lane = own ?? [...this.#lanes].find(isCopied)?.[1]
+    if (lane) return lane
+    throw new RunError('This array has no log: call session.openLane first.')
+  }
+
   /** Logs a message, just pushed, in the lane of its array, and shows its calls. */
   log(messages: MessageParam[], message: MessageParam): void {
-    const lane = this.#lanes.get(messages)
-    if (!lane) throw new Error('This array has no log: call session.openLane first.')
+    const lane = this.of(messages)
     const isReply = lane.message(message)
     showCalls(lane.name, message)
     const tool = isReply && writtenCall(textOf(message), lane.header.tools)
@@ -132,23 +128,6 @@ export class Lanes {
   /** Writes a line that is no message: as a warning, if it tells of a bad outcome. */
   event(messages: MessageParam[], event: string, fields: object): void {
     const isBad = 'status' in fields && fields.status !== 'completed'
-    this.#lanes.get(messages)?.event(isBad ? 'warn' : 'info', event, fields)
-  }
-
-  /** The lane of a request, be its messages in a copy of the lane's array. */
-  laneOf = ({ messages }: { messages: MessageParam[] }): Lane | undefined => {
-    const last = messages.at(-1)
-    const own = this.#lanes.get(messages)
-    return own ?? [...this.#lanes].find(([array]) => array.at(-1) === last)?.[1]
-  }
-
-  /** See `Lane.size`. */
-  size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
-    return this.#lanes.get(messages)?.size(messages, unit) ?? 0
-  }
-
-  /** Replies since an array's lane was opened, and their tokens as an API gave them. */
-  usage(messages: MessageParam[]): { turns: number; input: number; output: number } {
-    return this.#lanes.get(messages)?.usage ?? { turns: 0, input: 0, output: 0 }
+    this.of(messages).event(isBad ? 'warn' : 'info', event, fields)
   }
 }

@@ -19,6 +19,7 @@ import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/reso
 import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
 import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
 import { type Answer, openSession } from './support/session.ts'
+import { ask } from './support/terminal/ask.ts'
 import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import {
@@ -158,7 +159,7 @@ async function onToolCall(name: string, input: ToolInput, lane: string): Promise
     ([tool, field, allowed]) => tool === name && allowed.test(input[field]),
   )
   // All of the input: what a question leaves out could not be refused.
-  if (fits || (await session.ask(`${lane}: ${name} ${JSON.stringify(input)}`))) return
+  if (fits || (await ask(session, `${lane}: ${name} ${JSON.stringify(input)}`))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   const most = allowed.length > 0 ? `Of ${name} only ${allowed.join(', ')}` : `No ${name}`
   throw new Error(`Refused, not run. ${most} may run.`)

@@ -24,6 +24,7 @@ import type { Message, MessageParam, ToolUseBlock } from '@anthropic-ai/sdk/reso
 import { type Effort, loadProfiles, type Profile } from './support/agents/profiles.ts'
 import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
 import { type Answer, openSession } from './support/session.ts'
+import { ask } from './support/terminal/ask.ts'
 import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import { untilStopped } from './support/tools/stop.ts'
@@ -214,7 +215,7 @@ async function onToolCall(
   )
   // All of the input: what a question leaves out could not be refused.
   const question = `${lane}: ${name} ${JSON.stringify(input)}`
-  if (fits || (await session.ask(question, signal))) return
+  if (fits || (await ask(session, question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   const most = allowed.length > 0 ? `Of ${name} only ${allowed.join(', ')}` : `No ${name}`
   throw new Error(`Refused, not run. ${most} may run.`)

@@ -35,6 +35,7 @@ import { isTooLong } from './support/base/too-long.ts'
 import type { LaneSettings } from './support/run/lanes.ts'
 import { recoverLane, reopenLane } from './support/run/resume.ts'
 import { type Answer, openSession } from './support/session.ts'
+import { ask } from './support/terminal/ask.ts'
 import { bash } from './support/tools/bash.ts'
 import { editFile, readFile, writeFile } from './support/tools/files.ts'
 import { atMost } from './support/tools/parallel.ts'
@@ -309,7 +310,7 @@ async function onToolCall(
   )
   // All of the input: what a question leaves out could not be refused.
   const question = `${lane}: ${name} ${JSON.stringify(input)}`
-  if (fits || (await session.ask(question, signal))) return
+  if (fits || (await ask(session, question, signal))) return
   const allowed = RULES.filter(([tool]) => tool === name).map(([, , regex]) => regex)
   const most = allowed.length > 0 ? `Of ${name} only ${allowed.join(', ')}` : `No ${name}`
   throw new Error(`Refused, not run. ${most} may run.`)

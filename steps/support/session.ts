@@ -12,7 +12,7 @@ import { openPlace, type Place } from './run/folders.ts'
 import { type LaneSettings, Lanes } from './run/lanes.ts'
 import { introduce, shorten, summarize } from './run/report.ts'
 import { readSettings, type Settings } from './run/settings.ts'
-import { confirm, readPrompts } from './terminal/prompts.ts'
+import { readPrompts } from './terminal/prompts.ts'
 import { complain, print, waitFor } from './terminal/screen.ts'
 import { stopAll } from './tools/bash.ts'
 
@@ -76,7 +76,6 @@ export class Session {
   readonly #place: Place
   /** Whether prompts are typed: then a failed one does not fail the run. */
   readonly #isTyped: boolean
-  #asked = Promise.resolve(false)
   #requests = 0
   #stop?: AbortController
   #interrupted = 0
@@ -126,13 +125,6 @@ export class Session {
   /** Writes a message, just pushed, into the lane of its array. */
   log(messages: MessageParam[], message: MessageParam): void {
     this.lanes.log(messages, message)
-  }
-
-  /** Asks the reader yes or no, one question at a time; no where nobody can be asked. */
-  ask(question: string, signal?: AbortSignal): Promise<boolean> {
-    if (!this.live || !process.stdin.isTTY) return Promise.resolve(false)
-    this.#asked = this.#asked.then(() => confirm(question, signal))
-    return this.#asked
   }
 
   /** A signal for the prompt at work: Ctrl+C aborts it, a second one ends the program. */

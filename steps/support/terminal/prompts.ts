@@ -2,7 +2,6 @@
 import process, { stdin, stdout } from 'node:process'
 import { createInterface, type Key } from 'node:readline'
 import { RunError } from '../base/errors.ts'
-import { visible, waitFor } from './screen.ts'
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
 export async function* readPrompts(
@@ -34,7 +33,7 @@ async function* typedPrompts(label: string, own: string) {
 }
 
 /** A line typed at the prompt, or lines pasted at once; undefined at the end of input. */
-function question(label: string, offer: string, signal?: AbortSignal) {
+export function question(label: string, offer: string, signal?: AbortSignal) {
   return new Promise<string | undefined>((answered) => {
     const streams = { input: stdin, output: stdout }
     const terminal = createInterface({ ...streams, prompt: label, signal })
@@ -58,14 +57,6 @@ function question(label: string, offer: string, signal?: AbortSignal) {
     terminal.prompt()
     terminal.write(offer)
   })
-}
-
-/** Asks on the terminal, until the signal's abort; only a clear yes is one. */
-export async function confirm(text: string, signal?: AbortSignal): Promise<boolean> {
-  if (signal?.aborted) return false
-  waitFor('')
-  const label = `${visible(text)} Allow it? [y/N] `
-  return /^y(es)?$/i.test((await question(label, '', signal)) ?? '')
 }
 
 /** Lines of piped input; a pipe that stays silent for `patience` ms counts as none. */

@@ -113,7 +113,7 @@ describe('what a reader changes', { concurrency: 2 }, () => {
     ['a system prompt', '02-tool-use', 'Act with your tools', 'Use your tools', 0, /from parent 1 on the model answers the recording/],
     ['a tool description', '04-subagent', 'Give a piece of work', 'Hand a piece of work', 0, /from parent 1 on(?!.*from sub-1)/s],
     ['a call without its result', '02-tool-use', RESULTS, NO_RESULTS, 1, /^400 invalid_request_error: .*`tool_use` ids were found without .* in the next message\.$/m],
-    ['half a character', '02-tool-use', RESULTS, HALF, 1, /^400 invalid_request_error: The request body is not valid JSON: no low surrogate in string: line 1 column \d+/m],
+    ['half a character', '02-tool-use', RESULTS, HALF, 1, /^400 invalid_request_error: The request body is not valid JSON: no low surrogate in string/m],
     ['a compaction that was not recorded', '12-compaction', 'bytes: 6_500', 'bytes: 5_000', 1, /^sub-1 is not summed up: [^\n]*\n(?!Recorded)/m],
     ['a turn that was not recorded', '02-tool-use', 'content: prompt })', "content: prompt + ' Please.' })", 1, /this prompt was not recorded/],
   ]

@@ -300,7 +300,7 @@ describe('a file that was cut, or is broken', () => {
     const without = (n: number) => lines.toSpliced(n, 1).join('\n')
     const half = whole.replace(lines[2], lines[2].slice(0, -5))
     const broken: [string, RegExp][] = [
-      [half, /sub-1\.log, line 3 is not JSON: /],
+      [half, /sub-1\.log, line 3 is not JSON\.$/],
       [without(0), /sub-1\.log, line 1 is no header/],
       ['', /sub-1\.log is empty\.$/],
       [lines[0].slice(0, 50), /sub-1\.log, line 1 is not JSON/],

@@ -105,10 +105,6 @@ export class Session {
     this.client = createClient(live ?? offline, {
       laneOf,
       asking: (lane) => this.#asking(lane),
-      answered: (lane, reply) => {
-        waitFor('')
-        lane.answered(reply)
-      },
     })
     process.on('SIGINT', () => this.#interrupt())
     introduce(step, this.model, settings, place)

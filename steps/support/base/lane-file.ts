@@ -59,7 +59,8 @@ export function readLane(path: string): LaneFile {
   if (text === '') throw new Error(`${base} is empty.`)
   const [header, ...lines] = text.split('\n').map((line, i) => {
     const at = `${base}, line ${i + 1}`
-    const value = parseLine(line, at)
+    const value = parseJson(line) as LaneLine | undefined
+    if (value === undefined) throw new Error(`${at} is not JSON.`)
     if (i === 0 && !Array.isArray(value?.tools))
       throw new Error(`${at} is no header: it has no tools.`)
     if (i === 0 || isMessage(value) || typeof value?.event === 'string') return value
@@ -70,11 +71,12 @@ export function readLane(path: string): LaneFile {
   return { name, header, lines, messages }
 }
 
-function parseLine(line: string, at: string) {
+/** What a text holds as JSON, with no half characters in it; undefined if it is none. */
+export function parseJson(text: string): unknown {
   try {
-    return mapStrings(JSON.parse(line), (text) => text.toWellFormed())
-  } catch (error) {
-    throw new Error(`${at} is not JSON: ${(error as Error).message}`)
+    return mapStrings(JSON.parse(text), (string) => string.toWellFormed())
+  } catch {
+    return undefined
   }
 }
 
@@ -200,8 +202,7 @@ export function mapStrings<T>(value: T, change: (text: string) => string): T {
 }
 
 /** Renumbers tool ids in order of appearance, so that they are the same in every run. */
-export function renumberIds(): <T>(content: T) => T {
-  const ids = new Map<string, string>()
+export function renumberIds(ids = new Map<string, string>()): <T>(content: T) => T {
   const short = (id: string) => {
     if (!ids.has(id)) ids.set(id, `tool_${ids.size + 1}`)
     return ids.get(id)

@@ -23,9 +23,11 @@ export class Lane {
   readonly restore: <T>(value: T) => T
   /** Since it was opened: replies, and their tokens as an API counted them. */
   readonly usage = { turns: 0, input: 0, output: 0 }
+  /** Its tool ids, and what they are called in the file. */
+  readonly ids = new Map<string, string>()
   /** Why its file is not whole. */
   broken?: Error
-  readonly #renumber = renumberIds()
+  readonly #renumber = renumberIds(this.ids)
   #log?: pino.Logger
   #reply?: Message
 

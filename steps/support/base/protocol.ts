@@ -20,7 +20,7 @@ const KINDS = {
   'an object': isObject,
 }
 // In JSON only half a character is written as such an escape.
-const HALF = /(?<!\\)(?:\\\\)*\\u(d[89a-f])../
+const HALF = /(?<!\\)(?:\\\\)*\\ud[89a-f]../
 const NAME = /^[a-zA-Z0-9_-]{1,128}$/
 const OWNERS: Json = { tool_use: 'assistant', tool_result: 'user' }
 const UNEXPECTED = (id: string) =>
@@ -48,7 +48,10 @@ export function requestError(body: unknown): string | undefined {
 type Faults = Generator<string, void>
 
 function* faultsIn(body: Json): Faults {
-  yield* halfCharacter(body)
+  // Half a character is what a cut in the middle of an emoji leaves.
+  if (HALF.test(JSON.stringify(body))) {
+    yield 'The request body is not valid JSON: no low surrogate in string'
+  }
   const { model, max_tokens, messages, tools = [] } = body
   yield* kindOf('model', model, 'a valid string')
   yield* faultsInTools(tools)
@@ -81,16 +84,6 @@ function* faultsIn(body: Json): Faults {
 function* kindOf(at: string, value: unknown, kind: keyof typeof KINDS): Faults {
   if (value === undefined) yield `${at}: Field required`
   if (!KINDS[kind](value)) yield `${at}: Input should be ${kind}`
-}
-
-/** Half a character is what a cut in the middle of an emoji leaves. */
-function* halfCharacter(body: Json): Faults {
-  const found = HALF.exec(JSON.stringify(body))
-  if (!found) return
-  const at = found.index + found[0].length
-  const what = found[1] < 'dc' ? 'no low surrogate' : 'invalid high surrogate'
-  const place = `line 1 column ${at + 1} (char ${at})`
-  yield `The request body is not valid JSON: ${what} in string: ${place}`
 }
 
 function* faultsInTools(tools: Json[]): Faults {

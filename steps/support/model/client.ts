@@ -1,11 +1,7 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Middleware } from '@anthropic-ai/sdk'
-import type {
-  Message,
-  MessageCreateParams,
-  MessageParam,
-} from '@anthropic-ai/sdk/resources'
+import type { MessageCreateParams } from '@anthropic-ai/sdk/resources'
 import {
   causeOf,
   type Endpoint,
@@ -15,22 +11,21 @@ import {
   ReplyError,
   RunError,
   SDK,
-  show,
   waitIn,
 } from '../base/errors.ts'
 import type { Lane } from '../base/lane.ts'
+import { parseJson } from '../base/lane-file.ts'
 import { isObject, type Json } from '../base/protocol.ts'
-import { parsed, tidyReply } from './reply.ts'
+import { waitFor } from '../terminal/screen.ts'
+import { tidyReply } from './reply.ts'
 
 const MAX_WAIT = 60 // seconds that the SDK may wait before it tries again
 
 export type Watcher = {
   /** The lane that a request belongs to. */
-  laneOf: (messages: MessageParam[]) => Lane
+  laneOf: (messages: MessageCreateParams['messages']) => Lane
   /** Called before each request; throws a RunError if there were too many. */
   asking: (lane: Lane) => void
-  /** Called with each well-formed reply. */
-  answered: (lane: Lane, reply: Message) => void
 }
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
@@ -60,7 +55,7 @@ function live({ credential: { name, value }, baseURL }: Endpoint) {
  * whatever the endpoint made of the protocol: steps hold no such code. A reply without
  * text or call comes without content.
  */
-function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middleware {
+function guard({ laneOf, asking }: Watcher, isLive: boolean): Middleware {
   return async (request, next, context) => {
     const body = context.options?.body as MessageCreateParams
     const lane = laneOf(body.messages)
@@ -78,7 +73,7 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
         if (waitIn(headers) > MAX_WAIT) failed.headers.set('x-should-retry', 'false')
         return failed
       }
-      const reply = tidyReply(fromJson(text), body)
+      const reply = tidyReply(fromJson(text), lane.ids)
       const { stop_reason, content, usage } = reply
       if (!content.some(({ type }) => type === 'text' || type === 'tool_use')) {
         const dropped = content.length > 0 && { content }
@@ -86,7 +81,8 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
         lane.event('warn', 'empty_reply', { stop_reason, ...dropped, ...cost })
         reply.content = []
       }
-      answered(lane, reply)
+      waitFor('')
+      lane.answered(reply)
       return Response.json(reply)
     } catch (error) {
       const message = causeOf(error)
@@ -101,15 +97,14 @@ function guard({ laneOf, asking, answered }: Watcher, isLive: boolean): Middlewa
 
 /** What the body of an error holds, whichever protocol it comes from. */
 function errorIn(text: string): { type?: string; message?: unknown } {
-  const body = parsed(text) as Json | undefined
+  const body = parseJson(text) as Json | undefined
   const error = body?.error ?? body ?? firstLine(text)
   return isObject(error) ? error : { message: String(error) }
 }
 
 function fromJson(text: string): unknown {
-  const value = parsed(text)
+  const value = parseJson(text)
   if (value !== undefined) return value
-  const said = /^\s*</.test(text) ? 'HTML' : `text (${show(text)})`
-  const what = text.trim() === '' ? 'nothing' : said
-  throw new ReplyError(`the endpoint answered ${what}: is ANTHROPIC_BASE_URL right?`)
+  const said = `the endpoint answered ${firstLine(text)}`
+  throw new ReplyError(`${said}: is ANTHROPIC_BASE_URL right?`)
 }

@@ -133,8 +133,6 @@ function openLogs(parent: string, name: string, live: boolean): string {
   }
 }
 
-/** Now and here, as 2026-03-01-143000. */
-function timestamp(): string {
-  const here = Date.now() - new Date().getTimezoneOffset() * 60_000
-  return new Date(here).toISOString().slice(0, 19).replace('T', '-').replaceAll(':', '')
-}
+/** Now and here, as 2026-03-01-143000; Sweden writes it almost so. */
+const timestamp = () =>
+  new Date().toLocaleString('sv').replace(' ', '-').replaceAll(':', '')

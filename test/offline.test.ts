@@ -160,7 +160,8 @@ describe('what a reader changes', { concurrency: 2 }, () => {
     editLines(path, (lines) => lines.toSpliced(4, 1))
     const { code, stdout, stderr } = await runStep({ step: '04-subagent', root })
     assert.equal(code, 1)
-    const missing = 'sub-1 left the recording at its message 3: sub-1.log answers 4 other'
+    const missing =
+      'sub-1 left the recording at its message 3: next it answers 4 other messages'
     assert((stdout + stderr).includes(missing), stdout + stderr)
     assert.match(stderr, /parent is not answered, for sub-1 left the recording/)
   })

@@ -38,8 +38,7 @@ const TWO_RESULTS = (at: string, id: string) =>
   `${at}: each tool_use must have a single result. Found multiple \`tool_result\` blocks with id: ${id}`
 const EMPTY_MESSAGE = (at: number) =>
   `messages.${at}: all messages must have non-empty content except for the optional final assistant message`
-const HALF = (what: string, at: number) =>
-  `The request body is not valid JSON: ${what} surrogate in string: line 1 column ${at + 1} (char ${at})`
+const HALF = 'The request body is not valid JSON: no low surrogate in string'
 const BLANK = 'messages: text content blocks must contain non-whitespace text'
 const EMPTY = 'messages: text content blocks must be non-empty'
 const PREFILL =
@@ -116,8 +115,8 @@ const REQUESTS: [name: string, body: unknown, error: string | RegExp | undefined
   ['the assistant last', request([...hello, assistant('Well,')]), PREFILL],
   ['the user last', request([...hello, assistant('Well,'), user('Go on.')]), undefined],
 
-  ['half a pair at the end of a text', { model: 'm', max_tokens: 1, messages: [user('a\ud83d')] }, HALF('no low', 73)],
-  ['the other half', { model: 'm', max_tokens: 1, messages: [user('\ude00')] }, HALF('invalid high', 72)],
+  ['half a pair at the end of a text', { model: 'm', max_tokens: 1, messages: [user('a\ud83d')] }, HALF],
+  ['the other half', { model: 'm', max_tokens: 1, messages: [user('\ude00')] }, HALF],
   ['half a pair in an input', request(round([use('a', { input: { command: 'x\ud83d' } })], [result('a')])), /no low surrogate/],
   ['half a pair in a result', request(round([a], [result('a', { content: '\\\ud83d' })])), /no low surrogate/],
   ['half a pair in a system prompt', request(hello, { system: '\ud83d.' }), /no low surrogate/],

@@ -48,7 +48,7 @@ function start(recorded: Record<string, LaneLine[]>) {
       restore: (value: unknown) =>
         mapStrings(value, (s) => s.replace('<workdir>/', '/w/')),
     }
-    asking = { name, ...paths } as Lane
+    asking = { name, header: { system: 'S', tools: [look] }, ...paths } as Lane
     const body = { model: 'm', max_tokens: 9, system: 'S', tools: [look], messages }
     const context = { options: { body } } as unknown as Parameters<typeof middleware>[2]
     const request = {} as APIRequest
@@ -145,7 +145,7 @@ describe('a lane that was compacted', () => {
     const messages = await follow(ask, 'parent', BEFORE)
     await assert.rejects(ask('parent', messages), {
       message:
-        /^parent left the recording at its message 5: parent\.log answers 4 other messages next\n/,
+        /^parent left the recording at its message 5: next it answers 4 other messages\n/,
     })
   })
 

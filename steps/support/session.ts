@@ -2,15 +2,15 @@
 import { dirname } from 'node:path'
 import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
-import type { Message, MessageParam } from '@anthropic-ai/sdk/resources'
+import type { Message } from '@anthropic-ai/sdk/resources'
 import { explain, RunError, show } from './base/errors.ts'
 import type { Lane } from './base/lane.ts'
 import { unfold } from './base/paths.ts'
 import { createClient } from './model/client.ts'
 import { promptsOf, replay } from './model/replay.ts'
 import { openPlace, type Place } from './run/folders.ts'
-import { type LaneSettings, Lanes } from './run/lanes.ts'
-import { introduce, shorten, summarize } from './run/report.ts'
+import { Lanes } from './run/lanes.ts'
+import { introduce, summarize } from './run/report.ts'
 import { readSettings, type Settings } from './run/settings.ts'
 import { readPrompts } from './terminal/prompts.ts'
 import { complain, print, waitFor } from './terminal/screen.ts'
@@ -69,6 +69,8 @@ export class Session {
   /** Whether the working directory was made by this run. */
   readonly isNew: boolean
   readonly lanes: Lanes
+  readonly openLane: Lanes['open']
+  readonly log: Lanes['log']
   readonly orExit = orExit
   readonly print = print
 
@@ -95,32 +97,15 @@ export class Session {
     this.model = live?.model ?? String(first?.model)
     const mode = live ? 'live' : 'offline'
     this.lanes = new Lanes({ step, mode, model: this.model, note: first?.note }, place)
-    const laneOf = (messages: MessageParam[]) => this.lanes.of(messages)
-    const offline = replay({
-      folder: shorten(recording?.folder ?? ''),
-      lanes: recording?.lanes ?? [],
-      laneOf,
-      tell: (line) => print(line, 'yellow'),
-    })
-    this.client = createClient(live ?? offline, {
-      laneOf,
-      asking: (lane) => this.#asking(lane),
-    })
-    process.on('SIGINT', () => this.#interrupt())
+    const { open, log, of } = this.lanes
+    this.openLane = open
+    this.log = log
+    const tell = (line: string) => print(line, 'yellow')
+    const offline = replay({ folder: '', lanes: [], ...recording, laneOf: of, tell })
+    const watcher = { laneOf: of, asking: this.#asking }
+    this.client = createClient(live ?? offline, watcher)
+    process.on('SIGINT', this.#interrupt)
     introduce(step, this.model, settings, place)
-  }
-
-  /**
-   * Starts the log of a messages array, unless it has one: the first is `parent`, then
-   * come `sub-1`, `sub-2`, … Returns the lane's name.
-   */
-  openLane(messages: MessageParam[], settings: LaneSettings): string {
-    return this.lanes.open(messages, settings)
-  }
-
-  /** Writes a message, just pushed, into the lane of its array. */
-  log(messages: MessageParam[], message: MessageParam): void {
-    this.lanes.log(messages, message)
   }
 
   /** A signal for the prompt at work: Ctrl+C aborts it, a second one ends the program. */
@@ -144,19 +129,18 @@ export class Session {
     const { recording, number, logs } = this.#place
     const recorded = this.#settings.replay && recording && promptsOf(recording.lanes[0])
     const own = recorded ? unfold(recorded, this.workdir) : [ownPrompt]
-    const failed = (error: unknown) => this.#failed(error)
     try {
       for await (const prompt of readPrompts(number, own, this.#settings)) {
         // What was typed stands on the terminal already.
         print(this.#isTyped ? '' : `\n${prompt}\n`)
         this.#requests = 0
         const asked = Promise.resolve(prompt.toWellFormed()).then(answer)
-        await asked.then(tell).catch(failed)
+        await asked.then(tell).catch(this.#failed)
         if (this.#isStopped && !this.#isTyped) break
         this.#stop = undefined
       }
     } catch (error) {
-      failed(error)
+      this.#failed(error)
     }
     stopAll()
     // A tool that was given up may still hold the process.
@@ -168,14 +152,14 @@ export class Session {
     return this.#stop?.signal.aborted ?? false
   }
 
-  #failed(error: unknown): void {
+  #failed = (error: unknown): void => {
     const { message = String(error), stack = message } = error as Partial<Error>
     const isKnown = this.#isStopped || error instanceof RunError
     complain(explain(error, this.#settings.live) ?? (isKnown ? message : stack))
     if (!this.#isTyped) process.exitCode = this.#isStopped ? 130 : 1
   }
 
-  #asking(lane: Lane): void {
+  #asking = (lane: Lane): void => {
     this.#requests += 1
     const limit = this.#settings.live?.requestLimit ?? Number.POSITIVE_INFINITY
     const many = `stopped after ${limit} requests for one prompt (see REQUEST_LIMIT)`
@@ -183,7 +167,7 @@ export class Session {
     waitFor(`${lane.name} waits for ${this.model}`)
   }
 
-  #interrupt(): void {
+  #interrupt = (): void => {
     // One Ctrl+C can arrive twice: from the terminal and from the process that runs this.
     if (Date.now() - this.#interrupted < 200) return
     this.#interrupted = Date.now()

@@ -62,3 +62,6 @@ export function unfold<T>(value: T, workdir: string): T {
     ),
   )
 }
+
+/** A path as seen from where the reader is. */
+export const shorten = (path: string) => relative('', path).replaceAll('\\', '/') || '.'

@@ -14,17 +14,16 @@ import type { Lane } from '../base/lane.ts'
 import {
   isAnswer,
   type LaneFile,
+  type LaneHeader,
   type LaneLine,
   renumberIds,
   walk,
 } from '../base/lane-file.ts'
 import { textOf } from '../base/messages.ts'
+import { shorten } from '../base/paths.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
-import { describeTools } from '../tools/bash.ts'
-import type { Tool } from '../tools/tool.ts'
 
 export type ReplayOptions = {
-  /** The recording's folder, as the reader knows it. */
   folder: string
   lanes: LaneFile[]
   /** The run's lane that a request belongs to. */
@@ -56,25 +55,22 @@ export function replay(options: ReplayOptions): Middleware {
     const body = context.options?.body as MessageCreateParams
     const refusal = requestError(body)
     if (refusal) return failed(400, { type: 'invalid_request_error', message: refusal })
-    const { name, clean, restore } = laneOf(body.messages)
+    const { name, header, clean, restore } = laneOf(body.messages)
     const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
     const own = taken.get(name)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
     const track = (own ? [own] : free).find(({ answers }) => fits(answers[0], messages))
     const answer = track?.answers.shift()
-    if (!track || !answer) {
-      const what = whatIsLost(tracks, messages, own)
+    if (!track || !answer || lost) {
+      // What is answered now would be told as if nothing had happened.
+      const silent = `${name} is not answered, for ${lost}`
+      const what = answer ? silent : whatIsLost(tracks, messages, name, own)
       lost ??= what
       throw new RunError(`${what}\n${whatIsThere(options)}`)
     }
-    // What is answered now would be told as if nothing had happened.
-    const silent = `${track.lane.name} is not answered, for ${lost}`
-    if (lost) throw new RunError(`${silent}\n${whatIsThere(options)}`)
     taken.set(name, track)
     if (!track.noted) {
-      const { system, tools = [] } = body
-      const now = clean({ system, tools: describeTools(tools as Tool[]) })
-      const from = firstDifference(track.lane, answer, now, messages)
+      const from = firstDifference(track.lane, answer, header, messages)
       track.noted = from > 0
       const at = `${track.lane.name} ${from}`
       if (from) tell(`from ${at} on the model answers the recording, not your edit`)
@@ -128,12 +124,12 @@ function isPrompt({ role, content }: LaneLine | MessageParam): boolean {
 
 /** The first message that is not as recorded, counted from 1; 0 if there is none. */
 function firstDifference(
-  { header: { system, tools } }: LaneFile,
+  { header }: LaneFile,
   answer: Answer,
-  now: object,
+  { system, tools }: LaneHeader,
   messages: MessageParam[],
 ): number {
-  if (!isDeepStrictEqual(now, { system, tools })) return 1
+  if (!isDeepStrictEqual([system, tools], [header.system, header.tools])) return 1
   const recorded = historyOf(answer)
   return 1 + messages.findIndex((message, i) => !isDeepStrictEqual(message, recorded[i]))
 }
@@ -142,23 +138,25 @@ function whatIsThere({ folder, lanes }: ReplayOptions): string {
   const prompts = lanes.flatMap((lane) =>
     promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`),
   )
-  return `Recorded in ${folder}:${prompts.join('')}\n${HOW_TO_GO_LIVE}`
+  return `Recorded in ${shorten(folder)}:${prompts.join('')}\n${HOW_TO_GO_LIVE}`
 }
 
-function whatIsLost(tracks: Track[], messages: MessageParam[], own?: Track): string {
-  const { length } = messages
-  const last = messages[length - 1]
+function whatIsLost(
+  tracks: Track[],
+  messages: MessageParam[],
+  name: string,
+  own?: Track,
+): string {
+  const last = messages[messages.length - 1]
   if (isPrompt(last)) {
     const prompt = textOf(last)
     const isKnown = tracks.some(({ lane }) => promptsOf(lane).includes(prompt))
     const how = isKnown ? 'was recorded, but not at this place' : 'was not recorded'
     return `this prompt ${how}: ${show(prompt)}`
   }
-  if (!own) return `a lane left the recording at its message ${length}`
-  const { lane, answers } = own
-  const next = answers[0]?.length ?? 'no'
-  const there = `${lane.name}.log answers ${next} other messages next`
-  return `${lane.name} left the recording at its message ${length}: ${there}`
+  const next = own?.answers[0]?.length ?? 'no'
+  const there = `next it answers ${next} other messages`
+  return `${name} left the recording at its message ${messages.length}: ${there}`
 }
 
 async function respond(

@@ -63,7 +63,7 @@ export class Lanes {
    * Starts the log of an array, once: `parent` is the first, then come `sub-1`, … What
    * the array holds already is logged, too.
    */
-  open(messages: MessageParam[], settings: LaneSettings): string {
+  open = (messages: MessageParam[], settings: LaneSettings): string => {
     const known = this.#lanes.get(messages)
     if (known) return known.name
     const name = settings.lane ?? (this.all.length === 0 ? 'parent' : this.next('sub'))
@@ -104,7 +104,7 @@ export class Lanes {
   }
 
   /** The lane of an array, or of a copy of one, as a request may hold. */
-  of(messages: MessageParam[]): Lane {
+  of = (messages: MessageParam[]): Lane => {
     const own = this.#lanes.get(messages)
     const first = JSON.stringify(messages[0])
     const isCopied = ([array]: [MessageParam[], Lane]) =>
@@ -115,7 +115,7 @@ export class Lanes {
   }
 
   /** Logs a message, just pushed, in the lane of its array, and shows its calls. */
-  log(messages: MessageParam[], message: MessageParam): void {
+  log = (messages: MessageParam[], message: MessageParam): void => {
     const lane = this.of(messages)
     const isReply = lane.message(message)
     showCalls(lane.name, message)

@@ -1,16 +1,12 @@
 /** What a run says of itself, at its start and at its end. */
-import { relative } from 'node:path'
 import process from 'node:process'
 import { inNumbers } from '../base/family.ts'
 import type { Lane } from '../base/lane.ts'
 import { readFolder, tokensIn } from '../base/lane-file.ts'
+import { shorten } from '../base/paths.ts'
 import { complain, print } from '../terminal/screen.ts'
 import type { Place } from './folders.ts'
 import type { Settings } from './settings.ts'
-
-/** A path as seen from where the reader is. */
-export const shorten = (path: string) =>
-  relative(process.cwd(), path).replaceAll('\\', '/') || '.'
 
 /** In its first line: mode, model, endpoint, where key and log are; then what to know. */
 export function introduce(

@@ -18,7 +18,7 @@ export type Endpoint = {
   credential: { name: string; value: string; source: string }
 }
 
-export const HOW_TO_GO_LIVE =
+export const GO_LIVE =
   'To ask a real model, copy .env.example to .env and set ANTHROPIC_API_KEY in it.'
 
 /** An error whose message says it all: no stack trace would help the reader. */

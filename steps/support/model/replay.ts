@@ -3,22 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import type { Middleware } from '@anthropic-ai/sdk'
 import type { MessageCreateParams, MessageParam } from '@anthropic-ai/sdk/resources'
-import {
-  HOW_TO_GO_LIVE,
-  noConnection,
-  ReplyError,
-  RunError,
-  show,
-} from '../base/errors.ts'
+import { GO_LIVE, noConnection, ReplyError, RunError, show } from '../base/errors.ts'
 import type { Lane } from '../base/lane.ts'
-import {
-  isAnswer,
-  type LaneFile,
-  type LaneHeader,
-  type LaneLine,
-  renumberIds,
-  walk,
-} from '../base/lane-file.ts'
+import { isAnswer, type LaneFile, renumberIds, walk } from '../base/lane-file.ts'
 import { textOf } from '../base/messages.ts'
 import { shorten } from '../base/paths.ts'
 import { requestError, toBlocks } from '../base/protocol.ts'
@@ -32,6 +19,7 @@ export type ReplayOptions = {
   tell: (line: string) => void
 }
 
+type LaneLine = LaneFile['lines'][number]
 /** A recorded lane while it is replayed, and the answers that are left. */
 type Track = { lane: LaneFile; answers: Answer[]; noted: boolean }
 /** A recorded answer, and the first `length` messages of `before`, which it answers. */
@@ -126,7 +114,7 @@ function isPrompt({ role, content }: LaneLine | MessageParam): boolean {
 function firstDifference(
   { header }: LaneFile,
   answer: Answer,
-  { system, tools }: LaneHeader,
+  { system, tools }: Lane['header'],
   messages: MessageParam[],
 ): number {
   if (!isDeepStrictEqual([system, tools], [header.system, header.tools])) return 1
@@ -138,7 +126,7 @@ function whatIsThere({ folder, lanes }: ReplayOptions): string {
   const prompts = lanes.flatMap((lane) =>
     promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`),
   )
-  return `Recorded in ${shorten(folder)}:${prompts.join('')}\n${HOW_TO_GO_LIVE}`
+  return `Recorded in ${shorten(folder)}:${prompts.join('')}\n${GO_LIVE}`
 }
 
 function whatIsLost(

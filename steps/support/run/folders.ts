@@ -1,15 +1,7 @@
 /** The folders of a run: its recording, its log, its working directory. */
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-} from 'node:fs'
+import * as fs from 'node:fs'
 import { basename, dirname, join, parse, resolve } from 'node:path'
-import { HOW_TO_GO_LIVE } from '../base/errors.ts'
+import { GO_LIVE } from '../base/errors.ts'
 import { type LaneFile, lanesIn, readFolder } from '../base/lane-file.ts'
 import { lock } from './lock.ts'
 import type { Settings } from './settings.ts'
@@ -49,21 +41,21 @@ export function openPlace(filename: string, settings: Settings): Place {
   if (recording) lock(own)
   const workdir = settings.workdir ? resolve(settings.workdir) : own
   for (const old of recording && workdir === own ? [own, `${own}.worktrees`] : []) {
-    rmSync(old, { recursive: true, force: true })
+    fs.rmSync(old, { recursive: true, force: true })
   }
-  const isNew = !existsSync(workdir)
+  const isNew = !fs.existsSync(workdir)
   orSay('The working directory cannot be used', () => {
-    if (isNew) mkdirSync(workdir, { recursive: true })
+    if (isNew) fs.mkdirSync(workdir, { recursive: true })
     const app = join(root, 'steps', 'support', 'login-app') // to work on from 05 on
-    if (isNew && number >= '05') cpSync(app, workdir, { recursive: true })
-    readdirSync(workdir)
+    if (isNew && number >= '05') fs.cpSync(app, workdir, { recursive: true })
+    fs.readdirSync(workdir)
   })
   const all = join(root, 'logs', live ? 'live' : '')
   const logs = continued
     ? lastRun(all, step)
     : orSay('Nothing can be logged', () => openLogs(all, name, live !== undefined))
   if (live) lock(join(logs, 'parent.log'))
-  return { step, number, logs, workdir: realpathSync(workdir), isNew, recording }
+  return { step, number, logs, workdir: fs.realpathSync(workdir), isNew, recording }
 }
 
 function orSay<T>(what: string, make: () => T): T {
@@ -80,10 +72,10 @@ function orSay<T>(what: string, make: () => T): T {
  */
 function findLesson(filename: string, folder: string) {
   const { name } = parse(filename)
-  const [header] = readFileSync(filename, 'utf8').split('*/')
+  const [header] = fs.readFileSync(filename, 'utf8').split('*/')
   const named = /^[ /*]*(\d\d) · /m.exec(header) ?? /^(\d\d)-/.exec(name)
   const base = /^[ /*]*Builds on +(\d\d)/m.exec(header)
-  const names = existsSync(folder) ? readdirSync(folder) : []
+  const names = fs.existsSync(folder) ? fs.readdirSync(folder) : []
   const recordingOf = (number: string) =>
     names.find((other) => other.startsWith(`${number}-`) && !other.includes('.'))
   const numbers = [named, base].flatMap((found) => found?.[1] ?? [])
@@ -97,7 +89,7 @@ function findLesson(filename: string, folder: string) {
 }
 
 function readRecording(step: string, named?: string) {
-  const advice = `replay another one with --replay FOLDER. ${HOW_TO_GO_LIVE}`
+  const advice = `replay another one with --replay FOLDER. ${GO_LIVE}`
   if (!named) throw new Error(`There is no recording of ${step}: ${advice}`)
   const folder = resolve(named)
   return { folder, lanes: readFolder(folder) }
@@ -107,28 +99,28 @@ function readRecording(step: string, named?: string) {
 function nameOf(step: string, root: string, folder: string, replay?: string): string {
   if (!replay) return step
   const name = basename(folder).startsWith(step) ? basename(folder) : `${step}.replay`
-  const isSame = join(root, 'logs', name) === realpathSync(folder)
+  const isSame = join(root, 'logs', name) === fs.realpathSync(folder)
   return isSame ? `${name}.replay` : name
 }
 
 function lastRun(folder: string, step: string): string {
-  const names = existsSync(folder) ? readdirSync(folder).sort() : []
+  const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : []
   const stepOf = (name: string) => name.replace(/-\d{4}-\d\d-\d\d-[\d-]+$/, '')
   const own = names.filter((name) => stepOf(name) === step)
-  const last = own.findLast((name) => existsSync(join(folder, name, 'parent.log')))
+  const last = own.findLast((name) => fs.existsSync(join(folder, name, 'parent.log')))
   if (last) return join(folder, last)
   throw new Error(`There is no live run of ${step} to continue.`)
 }
 
 /** Makes the folder that a run logs into: live a new one, offline one without lanes. */
 function openLogs(parent: string, name: string, live: boolean): string {
-  mkdirSync(parent, { recursive: true })
+  fs.mkdirSync(parent, { recursive: true })
   const begun = live ? `${name}-${timestamp()}` : name
   for (let n = 1; ; n++) {
     const logs = join(parent, n === 1 ? begun : `${begun}-${n}`)
-    const isNew = mkdirSync(logs, { recursive: true }) // what was made, if anything was
+    const isNew = fs.mkdirSync(logs, { recursive: true }) // what was made, if anything was
     if (!isNew && live) continue
-    for (const lane of lanesIn(logs)) rmSync(join(logs, `${lane}.log`))
+    for (const lane of lanesIn(logs)) fs.rmSync(join(logs, `${lane}.log`))
     return logs
   }
 }

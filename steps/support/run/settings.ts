@@ -5,7 +5,7 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import dotenv from 'dotenv'
-import { type Endpoint, HOW_TO_GO_LIVE } from '../base/errors.ts'
+import { type Endpoint, GO_LIVE } from '../base/errors.ts'
 import { hide, isSecretName } from '../base/secrets.ts'
 import { print } from '../terminal/screen.ts'
 
@@ -74,7 +74,7 @@ export function readSettings(root: string, argv: string[]): Settings {
   }
   const isOffline = values.offline || values.replay !== undefined
   if (values.continue && (isOffline || !key)) {
-    throw new Error(`--continue goes on with a live run. ${HOW_TO_GO_LIVE}`)
+    throw new Error(`--continue goes on with a live run. ${GO_LIVE}`)
   }
   if (isOffline && values.live) {
     throw new Error('--live excludes --offline and --replay. See --help.')
@@ -84,7 +84,7 @@ export function readSettings(root: string, argv: string[]): Settings {
     if (file) {
       notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
     }
-    const needed = `--live needs a key. ${HOW_TO_GO_LIVE}`
+    const needed = `--live needs a key. ${GO_LIVE}`
     if (values.live) throw new Error([...notes, needed].join('\n'))
     const unused = 'is set in the shell, not in .env: not used without --live'
     const { name } = credential(shell, 'the shell') ?? {}

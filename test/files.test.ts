@@ -157,14 +157,10 @@ describe('read_file', () => {
     })
   }
 
-  test('a large file is cut like any other, one that is too large is refused', () => {
+  test('a large file is cut like any other', () => {
     put('a.txt', Buffer.alloc(6_000_000, 'é\n'))
     const text = read('a.txt')
     assert.equal(text.slice(50_000), '[5925000 bytes left out]')
-    fs.truncateSync(join(workdir, 'a.txt'), 10_000_000_000)
-    const message = 'a.txt has 10000000000 bytes: look at parts of it with bash'
-    assert.throws(() => read('a.txt'), { message })
-    assert.throws(() => edit('a.txt', 'é', 'e'), { message })
   })
 
   test('what is missing is named', () => {

@@ -202,7 +202,8 @@ describe("a reader's own step", { concurrency: 4 }, () => {
       )
     }
     const { code, stderr } = await run(root, ['--helpme'])
-    assert.deepEqual([code, stderr], [1, "Unknown option '--helpme'. See --help.\n"])
+    assert.equal(code, 1)
+    assert.match(stderr, /^Unknown option '--helpme'\. [^\n]*\n$/)
   })
 
   const HEADER = /^\/\*\*[\s\S]*?\*\//

@@ -2,6 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, parse } from 'node:path'
 import type { MessageParam, Usage } from '@anthropic-ai/sdk/resources/messages'
+import type { Json } from './protocol.ts'
 
 /** Line 1 of a lane's file: what the lane ran with. */
 export type LaneHeader = {
@@ -20,21 +21,18 @@ export type LaneHeader = {
 }
 
 /** A message (`role`, `content`), or what happened beside the messages (`event`). */
-export type LaneLine = {
+export type LaneLine = Json & {
   role?: 'user' | 'assistant'
   content?: MessageParam['content']
   stop_reason?: string | null
   usage?: Partial<Usage>
   event?: string
-  // biome-ignore lint/suspicious/noExplicitAny: each event has its own fields
-  [field: string]: any
 }
 
 /** `header` is line 1, `lines` all others, `messages` the history that they come to. */
 export type LaneFile = {
   name: string
-  // biome-ignore lint/suspicious/noExplicitAny: what stands in a file is whatever it is
-  header: Record<string, any>
+  header: Json
   lines: LaneLine[]
   messages: MessageParam[]
 }

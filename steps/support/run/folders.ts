@@ -118,7 +118,7 @@ function openLogs(parent: string, name: string, live: boolean): string {
   const begun = live ? `${name}-${timestamp()}` : name
   for (let n = 1; ; n++) {
     const logs = join(parent, n === 1 ? begun : `${begun}-${n}`)
-    const isNew = fs.mkdirSync(logs, { recursive: true }) // what was made, if anything was
+    const isNew = fs.mkdirSync(logs, { recursive: true }) // what was made, if any
     if (!isNew && live) continue
     for (const lane of lanesIn(logs)) fs.rmSync(join(logs, `${lane}.log`))
     return logs

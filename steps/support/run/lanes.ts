@@ -103,13 +103,14 @@ export class Lanes {
     })
   }
 
-  /** The lane of an array, or of a copy of one, as a request may hold. */
+  /** The lane of an array, or of one made from it, as a request may hold. */
   of = (messages: MessageParam[]): Lane => {
     const own = this.#lanes.get(messages)
+    if (own) return own
     const first = JSON.stringify(messages[0])
-    const isCopied = ([array]: [MessageParam[], Lane]) =>
-      JSON.stringify(array[0]) === first
-    const lane = own ?? [...this.#lanes].find(isCopied)?.[1]
+    const isLike = ([array]: [MessageParam[], Lane]) =>
+      messages.some((one) => array.includes(one)) || JSON.stringify(array[0]) === first
+    const lane = [...this.#lanes].find(isLike)?.[1]
     if (lane) return lane
     throw new RunError('This array has no log: call session.openLane first.')
   }

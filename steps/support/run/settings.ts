@@ -21,6 +21,14 @@ asks a real model: what PROMPT says, what is typed, or each line of a pipe.
   --continue       go on with the last live run (from step 09 on)
   -h, --help       show this`
 
+const OPTIONS = {
+  live: { type: 'boolean' },
+  offline: { type: 'boolean' },
+  replay: { type: 'string' },
+  continue: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const
+
 const SHORTEST_SECRET = 12 // a shorter value may stand in any text
 
 export type Settings = {
@@ -45,7 +53,8 @@ export type Settings = {
  * @throws {Error} naming the option, variable or file that cannot be used
  */
 export function readSettings(root: string, argv: string[]): Settings {
-  const { values, positionals } = readArguments(argv)
+  const given = { args: argv, options: OPTIONS, allowPositionals: true }
+  const { values, positionals } = parseArgs(given)
   if (values.help) {
     print(HELP)
     process.exit(0)
@@ -107,21 +116,6 @@ export function readSettings(root: string, argv: string[]): Settings {
   }
   const requestLimit = Number(limit)
   return { ...settings, live: { credential: key, baseURL, model, requestLimit } }
-}
-
-function readArguments(argv: string[]) {
-  const options = {
-    live: { type: 'boolean' },
-    offline: { type: 'boolean' },
-    replay: { type: 'string' },
-    continue: { type: 'boolean' },
-    help: { type: 'boolean', short: 'h' },
-  } as const
-  try {
-    return parseArgs({ args: argv, options, allowPositionals: true })
-  } catch (error) {
-    throw new Error(`${(error as Error).message.split('. ')[0]}. See --help.`)
-  }
 }
 
 /** What a `.env` file sets, if it can be read; an empty value says nothing. */

@@ -8,8 +8,6 @@ import { count, texts } from './tool.ts'
 
 /** What read_file returns at most, in UTF-16 units. */
 const MAX_CHARS = 50_000
-/** In bytes. A larger file is refused: it is read whole to be shown or edited. */
-const MAX_FILE = 10_000_000
 
 /**
  * The text of `path`, line ends as they are, without a BOM; with `limit` (from 1 up) its
@@ -137,11 +135,7 @@ function realPath(path: string): string {
 /** A file's text without its BOM ('' if it has none). */
 function load(path: string, workdir: string): { text: string; bom: string } {
   return inWords('read', path, () => {
-    const { target, stats } = locate(path, workdir)
-    if (stats && stats.size > MAX_FILE) {
-      throw new Error(`${path} has ${stats.size} bytes: look at parts of it with bash`)
-    }
-    const bytes = fs.readFileSync(target)
+    const bytes = fs.readFileSync(locate(path, workdir).target)
     if (!isUtf8(bytes) || bytes.includes(0)) {
       throw new Error(`${path} is binary, UTF-16 or other text than UTF-8: use bash`)
     }

@@ -9,6 +9,7 @@ import {
   byPrompt,
   envFile,
   laneOf,
+  promptOf,
   resultsIn,
   runLive,
   serve,
@@ -105,7 +106,13 @@ test('replies that bend the protocol are tidied, or handed to the step', async (
       assert(run.stdout.includes(`\n${words}\n`), words)
     }
     assert.deepEqual(logged('string')[0].content, [said('Just text.')])
-    assert.equal(asked('a call in JSON').length, 1)
+    // It is told all the same, and nothing of it is run.
+    for (const prompt of ['a call in JSON', 'a call in tags']) {
+      assert.equal(asked(prompt).length, 1)
+      const event = { level: 'warn', event: 'call_as_text', tool: 'bash' }
+      assert.deepEqual(logged(prompt).slice(1), [event])
+    }
+    assert.match(run.stdout, /^parent wrote a call of bash as text: it was not run\.$/m)
   })
 
   await t.test('the blocks decide, and stop_reason is made to agree', () => {
@@ -169,22 +176,14 @@ test('replies that bend the protocol are tidied, or handed to the step', async (
 
 describe('prompts', { concurrency: 4 }, () => {
   // biome-ignore format: a table
-  const WAYS: [name: string, args: string[], stdin: string, sent: (string | RegExp)[]][] = [
+  const WAYS: [name: string, args: string[], stdin: string, sent: string[]][] = [
     ['words behind the command, and nothing else is read', ['Say', 'it.'], 'No.\n', ['Say it.']],
-    ['no words and no lines: the step has a prompt of its own', [], '', [/^Create hello\.mjs: /]],
-    ['lines, until q', [], 'one\n\n  \ntwo\nq\nnever\n', ['one', 'two']],
     ['exit leaves, and lines without words do nothing', [], '\n \nexit\nnever\n', []],
   ]
   for (const [name, args, stdin, sent] of WAYS) {
     test(name, async (t) => {
       const run = await runLive(t, () => text('Yes.'), { args, stdin })
-      assert.equal(run.requests.length, sent.length)
-      for (const [i, prompt] of sent.entries()) {
-        const { role, content } = run.requests[i].messages.at(-1)
-        assert.equal(role, 'user')
-        if (prompt instanceof RegExp) assert.match(content, prompt)
-        else assert.equal(content, prompt)
-      }
+      assert.deepEqual(run.requests.map(promptOf), sent)
       assert.deepEqual([run.code, run.stderr], [0, ''])
     })
   }

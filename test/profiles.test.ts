@@ -216,7 +216,7 @@ describe('a run', { concurrency: 4 }, () => {
       'as heir': [text('Inherited.')],
       'as mute': [text('Silent.')],
       'as nobody': [calls(task('a grandchild')), text('Plain.')],
-      'no such': [calls(as('wide'), as('Scout'), { name: 'fly' }), text('So.')],
+      'no such': [calls(as('wide'), as('Scout')), text('So.')],
       later: [calls(task('again', { agent: 'mine' }), as('late')), text('So.')],
       again: [text('As before.')],
     })
@@ -304,7 +304,6 @@ describe('a run', { concurrency: 4 }, () => {
       assert.deepEqual(outputs('no such'), [
         [`No agent wide${rest}`, true],
         [`No agent Scout${rest}`, true],
-        [`No tool fly, only ${FOUR.join(', ')}, task.`, true],
       ])
       const logs = readdirSync(join(root, logFolder(run))).filter((n) => /^sub/.test(n))
       assert.equal(logs.length, 7)

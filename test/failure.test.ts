@@ -14,7 +14,6 @@ import {
   hangUp,
   laneOf,
   read,
-  reply,
   resultsIn,
   runLive,
   task,
@@ -25,22 +24,11 @@ const STEP = '08-failure'
 const I_LOOK = calls({ text: 'I look.' }, read('nothing.txt'))
 const broke = fail(400, 'invalid_request_error', 'Your credit balance is too low.')
 const overloaded = fail(529, 'overloaded_error', 'Overloaded', { 'retry-after-ms': '1' })
-const THINKING = [
-  { type: 'thinking', thinking: 'Hm: "é" \\', signature: 'EqQB+/==' },
-  { type: 'redacted_thinking', data: 'EmwKAhgB' },
-  { type: 'text', text: 'I look.', citations: null },
-  { type: 'tool_use', id: 'toolu_think', ...read('nothing.txt') },
-]
 /** More than 50 KiB of characters of three bytes, so that both cuts go through one. */
 const LONG = `HEAD${'界'.repeat(30_000)}TAILS`
 
 /** What the children do, by the prompt of each, and what the parent's result begins with. */
 const CHILDREN: Record<string, [said: RegExp, ...Answer[]]> = {
-  thinking: [
-    /^completed \(2 turns, 20 tokens in, 10 out\)/,
-    reply(THINKING),
-    text('So.'),
-  ],
   capped: [
     /^capped at turn 30, unfinished \(310 tokens in, 155 out\)\n/,
     ...Array.from({ length: 30 }, () => I_LOOK),
@@ -83,10 +71,6 @@ test('how a child ends, and what its parent reads', async (t) => {
       const { event, status } = laneOf(run, `sub-${i + 1}`).events.at(-1) ?? {}
       assert.deepEqual([event, status], ['outcome', /^\w+/.exec(content)?.[0]])
     }
-  })
-
-  await t.test('thinking goes back as it came', () => {
-    assert.deepEqual(asked('thinking')[1].messages[1].content, THINKING)
   })
 
   await t.test(

@@ -314,15 +314,4 @@ describe('a lane', () => {
       RegExp(`largest request ${sizes[1].toLocaleString('en-US')} bytes`),
     )
   })
-
-  test('a call written as text is told, not run, also in a replay', async (t) => {
-    const written = 'I list them. <function=bash>{"command": "touch made"}</function>'
-    const run = await runLive(t, [text(written)], { stdin: 'Go on.\n' })
-    assert.equal(run.code, 0)
-    assert.match(run.stdout, /^parent wrote a call of bash as text: it was not run\.$/m)
-    const { lines } = laneOf(run)
-    const event = { level: 'warn', event: 'call_as_text', tool: 'bash' }
-    assert.deepEqual(lines.slice(3), [event])
-    await assertReplays('02-tool-use', run)
-  })
 })

@@ -143,22 +143,17 @@ describe('--continue', { concurrency: 4 }, () => {
 
   test('what the run had otherwise is named, and nothing is written', async (t) => {
     const server = await serve(t, [])
-    const elsewhere = fs.mkdtempSync(join(workdir, 'elsewhere-'))
-    const dotenv = envFile(server.url).replace(MODEL, 'other-model')
-    const others: [string, Partial<StepOptions>, ...edit: string[]][] = [
-      ['model, workdir', { dotenv, env: { WORKDIR: elsewhere } }],
-      ['system', {}, 'You are a coding agent', 'You are another agent'],
-      ['tools', {}, "resume: { type: 'string' }", "resume: { type: ['string'] }"],
-    ]
-    const ends = others.map(async ([named, options, from, to]) => {
-      const { root, folder } = rootWith(t)
-      if (from) editStep(root, STEP, from, to)
-      const run = await runStep({ ...more(server, root, 'more'), ...options })
-      assert.equal(run.stderr, `parent ran with another ${named}: it cannot go on.\n`)
-      assert.equal(run.code, 1)
-      assert.deepEqual(filesOf(folder), finished.files)
+    const { root, folder } = rootWith(t)
+    editStep(root, STEP, 'You are a coding agent', 'You are another agent')
+    editStep(root, STEP, "resume: { type: 'string' }", "resume: { type: ['string'] }")
+    const run = await runStep({
+      ...more(server, root, 'more'),
+      dotenv: envFile(server.url).replace(MODEL, 'other-model'),
+      env: { WORKDIR: fs.mkdtempSync(join(workdir, 'elsewhere-')) },
     })
-    await Promise.all(ends)
+    const said = 'parent ran with another model, system, tools, workdir: it cannot go on.'
+    assert.deepEqual([run.code, run.stderr], [1, `${said}\n`])
+    assert.deepEqual(filesOf(folder), finished.files)
     assert.equal(server.requests.length, 0)
   })
 
@@ -179,30 +174,22 @@ describe('--continue', { concurrency: 4 }, () => {
     assert.equal(filesOf(folder)['sub-1.log'], finished.files['sub-1.log'])
   })
 
-  test('without a live run, offline, or before step 09: a clear error', async (t) => {
-    const server = await serve(t, [])
-    const dotenv = envFile(server.url)
-    const cases: [Partial<StepOptions>, RegExp][] = [
-      [{ dotenv }, /^There is no live run of 09-resume to continue/],
-      [{}, /^--continue goes on with a live run\. To ask a real model, copy \.env/],
-      [
-        { args: ['--continue', '--offline'], dotenv },
-        /^--continue goes on with a live run/,
-      ],
-      [
-        { step: '04-subagent', dotenv },
-        /^--continue comes with step 09: this step starts/,
-      ],
+  test('without a live run, or offline: a clear error', async (t) => {
+    const root = makeRoot(t)
+    const live = envFile('http://127.0.0.1:9')
+    const offline =
+      /^--continue goes on with a live run\. To ask a real model, copy \.env/
+    const cases: [args: string[], dotenv: string, said: RegExp][] = [
+      [[], live, /^There is no live run of 09-resume to continue/],
+      [[], '', offline],
+      [['--offline'], live, offline],
     ]
-    const ends = cases.map(async ([options, said]) => {
-      const root = makeRoot(t)
-      const run = await runStep({ step: STEP, args: ['--continue'], root, ...options })
+    for (const [args, dotenv, said] of cases) {
+      const options = { step: STEP, args: ['--continue', ...args], root, dotenv }
+      const run = await runStep(options)
       assert.match(run.stderr, said)
-      assert.equal(run.stderr.split('\n').length, 2)
-      assert.equal(run.code, 1)
-    })
-    await Promise.all(ends)
-    assert.equal(server.requests.length, 0)
+      assert.deepEqual([run.code, run.stderr.split('\n').length], [1, 2])
+    }
   })
 
   test('of two that continue one run, one is refused, and nothing is mixed', async (t) => {
@@ -279,22 +266,20 @@ describe('a file that was cut, or is broken', () => {
 
   test('cut at any byte: nothing finished is lost', () => {
     const folder = fs.mkdtempSync(join(workdir, 'cut-'))
-    for (const name of ['parent', 'sub-1']) {
-      const path = join(folder, `${name}.log`)
-      const bytes = Buffer.from(finished.files[`${name}.log`])
-      for (let end = bytes.indexOf('\n') + 1; end <= bytes.length; end++) {
-        fs.writeFileSync(path, bytes.subarray(0, end))
-        const { messages } = recoverLane(at(folder), name)
-        const file = fs.readFileSync(path, 'utf8')
-        const whole = bytes.lastIndexOf(10, end - 1) + 1
-        assert.equal(Buffer.byteLength(file), whole, `cut at ${end}`)
-        assert(bytes.toString().startsWith(file))
-        assert.equal(messages.length, messagesIn(file).length)
-      }
+    const path = join(folder, 'sub-1.log')
+    const bytes = Buffer.from(finished.files['sub-1.log'])
+    for (let end = bytes.indexOf('\n') + 1; end <= bytes.length; end++) {
+      fs.writeFileSync(path, bytes.subarray(0, end))
+      const { messages } = recoverLane(at(folder), 'sub-1')
+      const file = fs.readFileSync(path, 'utf8')
+      const whole = bytes.lastIndexOf(10, end - 1) + 1
+      assert.equal(Buffer.byteLength(file), whole, `cut at ${end}`)
+      assert(bytes.toString().startsWith(file))
+      assert.equal(messages.length, messagesIn(file).length)
     }
   })
 
-  test('anything else is refused by name, and left as it is', async (t) => {
+  test('anything else is refused by name, and left as it is', () => {
     const whole = finished.files['sub-1.log']
     const lines = whole.split('\n')
     const without = (n: number) => lines.toSpliced(n, 1).join('\n')
@@ -316,13 +301,5 @@ describe('a file that was cut, or is broken', () => {
       assert.throws(() => recoverLane(at(folder), 'sub-1'), said)
       assert.equal(fs.readFileSync(path, 'utf8'), content)
     }
-
-    const parent = finished.files['parent.log'].split('\n').toSpliced(2, 1).join('\n')
-    const files = { ...finished.files, 'parent.log': parent }
-    const { root, folder: logs } = rootWith(t, files)
-    const run = await runStep(more(await serve(t, []), root, 'on'))
-    assert.match(run.stderr, /^parent\.log cannot be continued: [^\n]*`tool_use_id`.*\n$/)
-    assert.equal(run.code, 1)
-    assert.deepEqual(filesOf(logs), files)
   })
 })

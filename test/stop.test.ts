@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -38,6 +39,8 @@ import {
   write,
 } from './live.ts'
 import { noTerminal, onTerminal } from './terminal.ts'
+
+type Signal = 'SIGINT' | 'SIGTERM' | 'SIGHUP' | 'SIGQUIT'
 
 const STOPPED = 'Stopped by Ctrl+C.'
 
@@ -101,12 +104,7 @@ async function reach(server: Server, workdir: string, asked?: string): Promise<n
 }
 
 /** Starts a step, interrupts it in its moment, and waits for its end. */
-async function interrupt(
-  t: Context,
-  step: string,
-  name: string,
-  signal: NodeJS.Signals = 'SIGINT',
-) {
+async function interrupt(t: Context, step: string, name: string, signal: Signal) {
   const { scripts, asked } = MOMENTS[name]('parent', 'child')
   const server = await serve(t, byPrompt(scripts))
   const root = makeRoot(t)
@@ -116,7 +114,8 @@ async function interrupt(
   run.child.kill(signal)
   const result = await run.result
   assert.deepEqual(server.refused, [])
-  return { ...result, pids }
+  await assertGone(pids)
+  return result
 }
 
 /** Every lane of a run can be continued: no call is open in it. */
@@ -130,76 +129,65 @@ function assertAccepted(run: StepResult): void {
   }
 }
 
-const resultsOf = (messages: Json[]): Json[] =>
-  messages
-    .flatMap(({ content }) => (Array.isArray(content) ? content : []))
-    .filter(({ type }) => type === 'tool_result')
+/** What the last calls of a lane came to; `✗` is `is_error`. */
+const resultsOf = (run: StepResult, lane: string): string[] => {
+  const content = laneOf(run, lane).messages.at(-1)?.content
+  if (!Array.isArray(content)) return []
+  return content.map((result: Json) => (result.is_error ? '✗ ' : '') + result.content)
+}
 
 describe('stop', { concurrency: 2 }, () => {
   describe('Ctrl+C off a terminal ends all', { concurrency: 4, ...posix }, () => {
-    for (const name of Object.keys(MOMENTS)) {
-      for (const step of ['07-stop', '08-failure']) {
-        if (step === '08-failure' && !name.startsWith('a child')) continue
-        test(`${step}, in ${name}`, async (t) => {
-          const run = await interrupt(t, step, name)
-          assert.equal(run.code, 130, run.stderr)
-          await assertGone(run.pids)
-          const calling = name === "the parent's model call"
-          const said = calling
-            ? /^stopped before an answer came \(.*\)\n$/
-            : /^Stopped by Ctrl\+C\.\n$/
-          assert.match(run.stderr, said)
-          assert.match(run.stdout, /\nparent: \d messages?, .*\n(.*\n)*log: /)
-          assert.doesNotMatch(run.stdout, /\nafter\n/, 'the next prompt is not begun')
-          assertAccepted(run)
-          assert(!existsSync(join(run.root, '.workspace', step, 'no.md')))
-          const results = resultsOf(laneOf(run).messages)
-          if (name.startsWith('a child')) {
-            assert(results.every(({ is_error }) => is_error))
-            const [how, words] = results[0].content.split('\n\n')
-            if (step === '07-stop') assert.equal(how, STOPPED)
-            else {
-              assert.match(how, /^aborted by the user, unfinished \(\d turns?.*\)$/)
-              const label = 'Its last words, no report:\nI look.'
-              assert.equal(words, name.endsWith('tool') ? label : 'No other words.')
-            }
-            for (const { content } of results.slice(1)) assert.equal(content, STOPPED)
-          }
-          if (!name.endsWith('tool')) return
-          const lane = name.startsWith('a child') ? 'sub-1' : 'parent'
-          const [, stopped, not] = resultsOf(laneOf(run, lane).messages)
-          assert.equal(stopped.content, 'trapped\n(stopped: the run was stopped)')
-          assert.deepEqual([not.content, not.is_error], [STOPPED, true])
-        })
-      }
-    }
-
-    for (const [step, name] of Object.entries({
-      '01-agent-loop': "the parent's model call",
-      '02-tool-use': "the parent's tool",
-      '03-todo-write': "the parent's tool",
-      '04-subagent': "a child's tool",
-      '05-agent-profiles': "a child's tool",
-      '06-tool-gate': "a child's model call",
-    })) {
-      test(`${step}: simply the end`, async (t) => {
-        const run = await interrupt(t, step, name)
-        assert.deepEqual([run.code, run.signal, run.stderr], [130, null, ''])
-        await assertGone(run.pids)
+    const not = `✗ ${STOPPED}`
+    const tool = ['Wrote ', 'trapped\n(stopped: the run was stopped)', not]
+    const aborted =
+      '✗ aborted by the user, unfinished (1 turn, 10 tokens in, 5 out)\n\n' +
+      'Its last words, no report:\nI look.\n\n'
+    /** In which moment of which step, and how the results begin, in each lane. */
+    // biome-ignore format: a table
+    const ENDS: [step: string, name: string, parent: string[], child?: string[]][] = [
+      ['07-stop', "the parent's model call", []],
+      ['07-stop', "the parent's tool", tool],
+      ['07-stop', "a child's model call", [not, not], []],
+      ['08-failure', "a child's tool", [aborted, not, not], tool],
+    ]
+    for (const [step, name, parent, child] of ENDS) {
+      test(`${step}, in ${name}`, async (t) => {
+        const run = await interrupt(t, step, name, 'SIGINT')
+        assert.equal(run.code, 130, run.stderr)
+        const isCalling = name === "the parent's model call"
+        const said = isCalling
+          ? /^stopped before an answer came \(.*\)\n$/
+          : /^Stopped by Ctrl\+C\.\n$/
+        assert.match(run.stderr, said)
+        assert.match(run.stdout, /\nparent: \d messages?, .*\n(.*\n)*log: /)
+        assert.doesNotMatch(run.stdout, /\nafter\n/, 'the next prompt is not begun')
+        assertAccepted(run)
+        assert(!existsSync(join(run.root, '.workspace', step, 'no.md')))
+        const lanes = { parent, ...(child && { 'sub-1': child }) }
+        for (const [lane, begins] of Object.entries(lanes)) {
+          const results = resultsOf(run, lane)
+          const begun = results.map((said, i) => said.slice(0, begins[i]?.length))
+          assert.deepEqual(begun, begins)
+        }
       })
     }
   })
 
-  describe('other signals end all at once', { concurrency: 4, ...posix }, () => {
-    for (const [signal, number] of [
-      ['SIGTERM', 15],
-      ['SIGHUP', 1],
-      ['SIGQUIT', 3],
-    ] as const) {
-      test(signal, async (t) => {
-        const run = await interrupt(t, '07-stop', "a child's tool", signal)
-        assert.deepEqual([run.code, run.signal], [128 + number, null])
-        await assertGone(run.pids)
+  describe('simply the end', { concurrency: 4, ...posix }, () => {
+    // Before step 07 by Ctrl+C, too; by other signals in every step.
+    const ENDS: [step: string, name: string, signal: Signal][] = [
+      ['01-agent-loop', "the parent's model call", 'SIGQUIT'],
+      ['02-tool-use', "the parent's tool", 'SIGINT'],
+      ['04-subagent', "a child's tool", 'SIGHUP'],
+      ['06-tool-gate', "a child's model call", 'SIGINT'],
+      ['07-stop', "a child's tool", 'SIGTERM'],
+    ]
+    for (const [step, name, signal] of ENDS) {
+      test(`${step}, by ${signal} in ${name}`, async (t) => {
+        const run = await interrupt(t, step, name, signal)
+        const code = 128 + constants.signals[signal]
+        assert.deepEqual([run.code, run.signal, run.stderr], [code, null, ''])
       })
     }
   })
@@ -221,7 +209,7 @@ describe('stop', { concurrency: 2 }, () => {
 
     test('does not hold the run', async (t) => {
       const run = await start(t, '', {
-        parent: [calls(task('child', { timeoutMs: 3000 })), calls(bash('node b.mjs'))],
+        parent: [calls(task('child', { timeoutMs: 1500 })), calls(bash('node b.mjs'))],
         child: [calls(bash('node a.mjs'))],
       })
       await run.output('node b.mjs') // by then the timeout has ended the child
@@ -254,67 +242,47 @@ describe('stop', { concurrency: 2 }, () => {
     })
   })
 
-  describe('a timeout', { concurrency: 4 }, () => {
-    test("the call's, the profile's, or the default; the parent goes on", async (t) => {
-      const root = makeRoot(t)
-      editStep(root, '07-stop', '60 * 60_000', '1400')
-      const agents = join(root, '.workspace', '07-stop', '.agents')
-      mkdirSync(agents, { recursive: true })
-      const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 1200\n---\n'
-      writeFileSync(join(agents, 'quick.md'), profile)
-      const start = performance.now()
-      const run = await runLive(
-        t,
-        byPrompt({
-          call: [calls(task('a', { timeoutMs: 1000, agent: 'quick' })), text('Went on.')],
-          a: [calls(read('no')), stall()],
-          profile: [calls(task('c', { agent: 'quick' })), text('Went on.')],
-          c: [stall()],
-          default: [calls(task('d')), text('Went on.')],
-          d: [stall()],
-        }),
-        { step: '07-stop', stdin: 'call\nprofile\ndefault\n', root },
-      )
-      const took = performance.now() - start
-      assert.equal(run.code, 0)
-      assert.equal(run.stdout.split('\nWent on.\n').length - 1, 3)
-      const results = (prompt: string) =>
-        resultsIn(about(run.requests, prompt)[1]).map((r) => [r.content, r.is_error])
-      const after = (ms: number) => [`The subagent timed out after ${ms} ms.`, true]
-      assert.deepEqual(results('call'), [after(1000)])
-      assert.deepEqual(results('profile'), [after(1200)])
-      assert.deepEqual(results('default'), [after(1400)])
-      // All of them, since a busy machine may see a request late. Timers count in ms.
-      const least = 1000 + 1200 + 1400 - 3
-      assert(took > least, `${took} ms`)
-      assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
-      assertAccepted(run)
-    })
-
-    test("08: in the child's tool; nothing is left of it", async (t) => {
-      const root = makeRoot(t)
-      const run = await runLive(
-        t,
-        byPrompt({
-          parent: [calls(task('child', { timeoutMs: 3000 })), text('Went on.')],
-          child: [calls({ text: 'I look.' }, ...trap, write('no.md', ''))],
-        }),
-        { step: '08-failure', args: ['parent'], root },
-      )
-      const workdir = join(root, '.workspace', '08-failure')
-      const pids = readFileSync(join(workdir, 'pids'), 'utf8').split(' ').map(Number)
-      await assertGone(pids)
-      assert(!existsSync(join(workdir, 'no.md')))
-      const [result] = resultsIn(about(run.requests, 'parent')[1])
-      assert.match(
-        result.content,
-        /^timed_out after 3000 ms, unfinished \(1 turn?.*\)\n\n.*:\nI look\.\n/,
-      )
-      assert.equal(result.is_error, true)
-      assert.match(run.stdout, /\nWent on\.\n/)
-      assert.equal(run.code, 0)
-      assertAccepted(run)
-    })
+  test("a timeout: the call's, the profile's, or the default; the parent goes on", async (t) => {
+    const root = makeRoot(t)
+    editStep(root, '07-stop', '60 * 60_000', '1200')
+    const workdir = join(root, '.workspace', '07-stop')
+    mkdirSync(join(workdir, '.agents'), { recursive: true })
+    const profile = '---\nname: quick\ndescription: Quick.\ntimeout: 3000\n---\n'
+    writeFileSync(join(workdir, '.agents', 'quick.md'), profile)
+    const start = performance.now()
+    const run = await runLive(
+      t,
+      byPrompt({
+        call: [calls(task('a', { timeoutMs: 1000, agent: 'quick' })), text('Went on.')],
+        a: [calls(read('no')), stall()],
+        profile: [calls(task('b', { agent: 'quick' })), text('Went on.')],
+        b: [calls(...trap, write('no.md', ''))],
+        default: [calls(task('c')), text('Went on.')],
+        c: [stall()],
+      }),
+      { step: '07-stop', stdin: 'call\nprofile\ndefault\n', root },
+    )
+    const took = performance.now() - start
+    assert.equal(run.code, 0)
+    assert.equal(run.stdout.split('\nWent on.\n').length - 1, 3)
+    for (const [prompt, ms] of Object.entries({
+      call: 1000,
+      profile: 3000,
+      default: 1200,
+    })) {
+      const [{ content, is_error }] = resultsIn(about(run.requests, prompt)[1])
+      const said = `The subagent timed out after ${ms} ms.`
+      assert.deepEqual([content, is_error], [said, true])
+    }
+    // All of them, since a busy machine may see a request late. Timers count in ms.
+    const least = 1000 + 3000 + 1200 - 3
+    assert(took > least, `${took} ms`)
+    assert.equal(laneOf(run, 'sub-1').events[0].event, 'no_answer')
+    assertAccepted(run)
+    // Of a tool that was at work nothing is left, and what stood behind it was not run.
+    const pids = readFileSync(join(workdir, 'pids'), 'utf8').split(' ').map(Number)
+    await assertGone(pids)
+    assert(!existsSync(join(workdir, 'no.md')))
   })
 
   describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {

@@ -197,20 +197,15 @@ describe('a run', { concurrency: 4 }, () => {
     )
   })
 
-  test('where there can be none, the tool says so, and starts nothing', async (t) => {
-    const bare = folder(t)
-    const cases: [workdir: string, said: string, env?: Record<string, string>][] = [
-      [bare, NO_TOP],
-      [repository(t), 'worktree needs git, which is not here.', { PATH: bare }],
-    ]
-    for (const [workdir, said, env] of cases) {
-      const options = { step: STEP, args: ['go'], env: { WORKDIR: workdir, ...env } }
-      const run = await runLive(t, [calls(tree('work')), text('So.')], options)
-      assert.equal(run.code, 0, run.stderr)
-      const [{ content, is_error }] = resultsIn(run.requests[1])
-      assert.deepEqual([content, is_error], [said, true])
-      assert.deepEqual(namesIn(join(run.root, logFolder(run))), ['parent.log'])
-    }
+  test('where there is no git, the tool says so, and starts nothing', async (t) => {
+    const env = { WORKDIR: repository(t), PATH: folder(t) }
+    const options = { step: STEP, args: ['go'], env }
+    const run = await runLive(t, [calls(tree('work')), text('So.')], options)
+    assert.equal(run.code, 0, run.stderr)
+    const [{ content, is_error }] = resultsIn(run.requests[1])
+    const said = 'worktree needs git, which is not here.'
+    assert.deepEqual([content, is_error], [said, true])
+    assert.deepEqual(namesIn(join(run.root, logFolder(run))), ['parent.log'])
   })
 
   test("offline, a reader's git settings do not disturb it", async (t) => {
@@ -240,57 +235,39 @@ describe('a run', { concurrency: 4 }, () => {
     assert.equal(git(other, 'rev-list', '--count', '--all').trim(), '1')
   })
 
-  test('those of a killed run are named, not in the way, and go on', posix, async (t) => {
+  test('a killed one is named, and goes on; Ctrl+C leaves no other', posix, async (t) => {
     const workdir = repository(t, 'app$$')
-    const root = makeRoot(t)
     const script = byPrompt({
       one: [calls(tree('a'))],
       a: [calls(write('note.md', 'of a')), stall()],
       two: [calls(resume('sub-1', 'go on')), text('So.')],
       [`go on${CHANGED}`]: [calls(read('note.md')), text('It is there.')],
-      three: [calls(tree('d')), text('So.')],
-      d: [calls(write('d.md', 'x')), text('D.')],
+      three: [calls(tree('b'))],
+      b: [stall()],
     })
     const server = await serve(t, script)
     const dotenv = envFile(server.url)
-    const options = { step: STEP, root, env: { WORKDIR: workdir }, dotenv }
+    const options = { step: STEP, root: makeRoot(t), env: { WORKDIR: workdir }, dotenv }
     const killed = startStep({ ...options, args: ['one'] })
     await until(() => server.requests.length === 3, 'the child at work')
     killed.child.kill('SIGKILL')
     await killed.result
 
-    const resultOf = (prompt: string) => {
-      const requests = server.requests.map(({ body }) => body)
-      return resultsIn(about(requests, prompt)[1])[0].content
-    }
-    const next = await runStep({ ...options, args: ['--continue', 'two'] })
-    assert.equal(next.code, 0, next.stderr)
+    const next = startStep({ ...options, args: ['--continue'], stdin: 'two\nthree\n' })
+    await until(() => server.requests.length === 8, 'another child at work')
+    next.child.kill('SIGINT')
+    const run = await next.result
+    assert.equal(run.code, 130, run.stderr)
+    assert.deepEqual(server.refused, [])
     const place = `${join(`${workdir}.worktrees`, 'sub-1')}, branch agent/sub-1\n`
-    assert(next.stdout.includes(`A worktree is left from an earlier run: ${place}`))
+    assert(run.stdout.includes(`A worktree is left from an earlier run: ${place}`))
+    const requests = server.requests.map(({ body }) => body)
+    const resultOf = (prompt: string) => resultsIn(about(requests, prompt)[1])[0].content
     assert.equal(resultOf(`go on${CHANGED}`), 'of a')
     assert.match(resultOf('two'), /It is there\..*sub-1" on branch agent\/sub-1 is kept/s)
-
-    const last = await runStep({ ...options, args: ['three'] })
-    assert.equal(last.code, 0, last.stderr)
-    const told = /sub-1-2" on branch agent\/sub-1-2 is kept.*d\.md\..*resume "sub-1"\.$/s
-    assert.match(resultOf('three'), told)
-    assert.deepEqual(server.refused, [])
-    assert.deepEqual(leftIn(workdir)[0], ['sub-1', 'sub-1-2'])
-  })
-
-  test('after Ctrl+C, that of a child that did nothing is removed', posix, async (t) => {
-    const workdir = repository(t)
-    const server = await serve(t, byPrompt({ go: [calls(tree('a'))], a: [stall()] }))
-    const dotenv = envFile(server.url)
-    const options = { step: STEP, root: makeRoot(t), env: { WORKDIR: workdir }, dotenv }
-    const run = startStep({ ...options, args: ['go'] })
-    await until(() => server.requests.length === 2, 'the child at work')
-    run.child.kill('SIGINT')
-    const end = await run.result
-    assert.equal(end.code, 130)
-    const [{ content }] = laneOf(end).messages.at(-1)?.content ?? []
+    const [{ content }] = laneOf(run).messages.at(-1)?.content ?? []
     assert.match(content, /^aborted by the user.*so its worktree was removed/s)
-    assert.deepEqual(leftIn(workdir), [[], []])
+    assert.deepEqual(leftIn(workdir), [['sub-1'], ['sub-1']])
   })
 })
 
@@ -349,6 +326,8 @@ describe('one of its own', { concurrency: 4 }, () => {
     const { kept, told } = await closeWorktree(workdir, own)
     assert(kept)
     assert.match(told, /on branch topic is kept\. Changed: new\.md\..*merge -q topic\.$/)
+    const beside = await openWorktree(workdir, 'sub-1')
+    assert.equal(beside.branch, 'agent/sub-1-2', "it is in no new one's way")
   })
 
   test('that cannot be made, examined or found is said in one line', async (t) => {

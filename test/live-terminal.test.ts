@@ -9,18 +9,19 @@ import { envFile, laneOf, serve } from './live.ts'
 import { type Answer, calls, fail, makeRoot, stall, text, wait } from './server.ts'
 import { noTerminal, onTerminal } from './terminal.ts'
 
-type Options = Parameters<typeof onTerminal>[3] & { more?: string }
+type Options = Parameters<typeof onTerminal>[3] & { more?: string; source?: string }
 
-/** Starts a step on a terminal of 100 columns, in colour. */
+/** Starts a step, maybe one of this `source`, on a terminal of 100 columns, in colour. */
 async function start(
   t: Parameters<typeof serve>[0],
   answers: Answer[],
   step: string,
-  { more, env, ...options }: Options = {},
+  { more, source, env, ...options }: Options = {},
 ) {
   const server = await serve(t, answers)
   const root = makeRoot(t)
   writeFileSync(join(root, '.env'), envFile(server.url, more))
+  if (source) writeFileSync(join(root, 'steps', `${step}.ts`), source)
   const colour = { columns: 100, env: { NO_COLOR: '', ...env } }
   return { server, root, ...onTerminal(t, step, root, { ...colour, ...options }) }
 }
@@ -85,15 +86,10 @@ describe('on a terminal', { concurrency: 4, skip: noTerminal() }, () => {
   })
 
   test('what is offered is not sent by a line break in it', async (t) => {
-    const step = await start(t, [text('Done.')], '04-broken')
-    const prompt =
-      "session.run('one\\ntwo', async () => ({ stopReason: 'end_turn', text: 'x' }))"
-    writeFileSync(
-      join(step.root, 'steps/04-broken.ts'),
-      `import { openSession } from './support/session.ts'
+    const source = `import { openSession } from './support/session.ts'
 const session = openSession(import.meta.filename)
-await ${prompt}\n`,
-    )
+await session.run('one\\ntwo', async () => ({ stopReason: 'end_turn', text: 'x' }))\n`
+    const step = await start(t, [], '04-broken', { source })
     await step.shows('04 > ')
     await step.shows('one two')
     step.type('\x04')

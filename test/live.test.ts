@@ -186,8 +186,8 @@ describe("a reader's own step", { concurrency: 4 }, () => {
     assert.match(source, from)
     writeFileSync(path('my-agent'), source.replace(from, to))
   }
-  const run = (root: string, args: string[] = [], dotenv = '') =>
-    runStep({ step: 'my-agent', root, args, dotenv, tsx: true })
+  const run = (root: string, args: string[] = [], dotenv = '', tsx = false) =>
+    runStep({ step: 'my-agent', root, args, dotenv, tsx })
 
   test('--help says what the command takes, whatever else is wrong', async (t) => {
     const root = makeRoot(t)
@@ -239,7 +239,7 @@ describe("a reader's own step", { concurrency: 4 }, () => {
     assert.equal((await run(root)).code, 0)
     assert(existsSync(join(root, '.workspace/offline/my-agent/test.mjs')))
     copy(root, '04-subagent', HEADER, '')
-    const { code, stderr } = await run(root)
+    const { code, stderr } = await run(root, [], '', true) // it names its file
     assert.equal(code, 1)
     assert.match(stderr, /^my-agent\.ts does not say which step .*"04 · ".*\n$/)
   })

@@ -6,8 +6,8 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { pathToFileURL } from 'node:url'
 import { lock } from '../steps/support/run/lock.ts'
+import { compile, makeRoot } from './root.ts'
 
 const folder = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'lock-test-')))
 const started = new Set<ChildProcess>()
@@ -32,11 +32,11 @@ const dead = async () => {
  * A process that takes each path of its standard input, a line `TIME|PATH` each, when
  * that time has come, and answers with `ok` or with what the refusal says.
  */
-const TAKER = join(folder, 'taker.mjs')
+const root = makeRoot()
 fs.writeFileSync(
-  TAKER,
+  join(root, 'steps/taker.ts'),
   `import { createInterface } from 'node:readline'
-  import { lock } from '${pathToFileURL(join(import.meta.dirname, '../steps/support/run/lock.ts'))}'
+  import { lock } from './support/run/lock.ts'
   process.setMaxListeners(0)
   console.log('ready')
   for await (const line of createInterface({ input: process.stdin })) {
@@ -48,14 +48,12 @@ fs.writeFileSync(
     } catch (error) {
       console.log(error.message)
     }
-  }`,
+  }`.replace(/^ {2}/gm, ''),
 )
+const TAKER = join(root, compile(root, 'steps/taker.ts'))
 
 async function taker() {
-  const child = spawn(process.execPath, ['--import', 'tsx', TAKER], {
-    cwd: join(import.meta.dirname, '..'),
-    stdio: ['pipe', 'pipe', 'inherit'],
-  })
+  const child = spawn(process.execPath, [TAKER], { stdio: ['pipe', 'pipe', 'inherit'] })
   started.add(child)
   child.once('exit', () => started.delete(child))
   let lines: string[] = []

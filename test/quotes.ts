@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { callLine } from '../steps/support/base/lane-file.ts'
-import { compileSteps, makeRoot } from './kit.ts'
+import { compile, makeRoot } from './kit.ts'
 import { type Block, idOf, ROOT, read } from './markdown.ts'
 
 const linesOf = (text: string) => text.trimEnd().split('\n')
@@ -139,9 +139,7 @@ type Result = { code: number; output: string }
 export function run(command: string, cwd: string): Promise<Result> {
   const direct = command
     .replaceAll('npm run -s view', 'npx tsx steps/support/cli/view.ts')
-    .replace(/npx tsx (steps\/[\w/-]+)\.ts/g, `"${process.execPath}" $1.mjs`)
-  if (direct !== command)
-    compileSteps(cwd, basename(/steps\/[\w-]+/.exec(direct)?.[0] ?? ''))
+    .replace(/npx tsx (\S+)/g, (_, path) => `"${process.execPath}" ${compile(cwd, path)}`)
   const env = { PATH: process.env.PATH, HOME: cwd, LC_ALL: 'C' }
   const options = { cwd, env, timeout: 60_000, maxBuffer: 1e7 }
   return new Promise((done, failed) => {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { compile } from './root.ts'
 
 /** Why no terminal can be had here, if so: other scripts than util-linux's differ. */
 export const noTerminal = () => {
@@ -11,22 +12,21 @@ export const noTerminal = () => {
 }
 
 /**
- * A step on a terminal that `script` provides; by itself without tsx's command, which
- * kills a program that a busy machine lets answer a signal late.
+ * A step on a terminal that `script` provides: compiled, unless another `program` is to
+ * run it.
  */
 export function onTerminal(
   t: { after: (done: () => void) => void },
   step: string,
   root: string,
-  {
-    program = `'${process.execPath}' --import tsx`,
-    args = '',
-    columns = 0,
-    env = {},
-  } = {},
+  { program = '', args = '', columns = 0, env = {} } = {},
 ) {
   const size = columns > 0 ? `stty cols ${columns}; ` : ''
-  const command = `${size}exec ${program} steps/${step}.ts ${args}`
+  const source = `steps/${step}.ts`
+  const run = program
+    ? `${program} ${source}`
+    : `'${process.execPath}' ${compile(root, source)}`
+  const command = `${size}exec ${run} ${args}`
   const own = { PATH: process.env.PATH, HOME: root, NO_COLOR: '1', TERM: 'xterm' }
   const options = { cwd: root, env: { ...own, ...env } }
   const child = spawn('script', ['-qefc', command, '/dev/null'], options)

@@ -1,6 +1,5 @@
 /** A run read back: its lanes, their sizes, in columns and compared; record. */
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import {
   appendFileSync,
   cpSync,
@@ -26,7 +25,7 @@ import { fit, standIns, widthOf } from '../steps/support/base/width.ts'
 import { renderRun } from '../steps/support/cli/columns.ts'
 import { renderComparison } from '../steps/support/cli/compare.ts'
 import { wrap } from '../steps/support/cli/wrap.ts'
-import { makeRoot } from './server.ts'
+import { filesOf, makeRoot, runStep, startStep } from './kit.ts'
 
 const folders: string[] = []
 after(() => {
@@ -274,33 +273,17 @@ test('tokens stand where an API counted them; who sent nothing is told', () => {
   assert.equal(said, "02's parent has sent nothing to compare with.")
 })
 
-type Command = { root?: string; columns?: string; cut?: boolean }
-
-/** Runs a script as a reader does, but for npm. `cut` closes its output early. */
-async function command(script: string, args: string[], options: Command = {}) {
-  const { root = join(import.meta.dirname, '..'), columns = '80', cut } = options
-  const argv = ['--import', 'tsx', join(root, 'steps', script), ...args]
-  const env = { ...process.env, COLUMNS: columns }
-  const child = spawn(process.execPath, argv, { cwd: root, env })
-  let [out, err] = ['', '']
-  child.stdout.setEncoding('utf8').on('data', (data) => {
-    out += data
-    if (cut) child.stdout.destroy()
-  })
-  child.stderr.setEncoding('utf8').on('data', (data) => {
-    err += data
-  })
-  const code = await new Promise((resolve) => child.on('close', resolve))
-  return { code, out, err }
-}
-const view = (args: string[], options?: Command) =>
-  command('support/cli/view.ts', args, options)
+/** Runs a command as a reader does, but for npm. */
+const command = (name: string, args: string[], root = makeRoot(), columns = '80') =>
+  runStep({ step: `support/cli/${name}`, args, root, env: { COLUMNS: columns } })
+const view = (args: string[], root?: string, columns?: string) =>
+  command('view', args, root, columns)
 
 test('the command shows a folder as plain text, its path first', async () => {
   const folder = join(VIEWS, 'child')
-  const { code, out, err } = await view([folder], { columns: '120' })
-  const [first, blank, ...lines] = out.split('\n')
-  assert.deepEqual({ code, err, blank }, { code: 0, err: '', blank: '' })
+  const { code, stdout, stderr } = await view([folder], undefined, '120')
+  const [first, blank, ...lines] = stdout.split('\n')
+  assert.deepEqual([code, stderr, blank], [0, '', ''])
   assert(first.endsWith(`${join('views', 'child')} (offline, scripted)`), first)
   assert.deepEqual(lines, [...renderRun(readFolder(folder), 120), ''])
 })
@@ -310,38 +293,39 @@ test('a number or name means the last offline run, else the recording', async (t
   cpSync(join(VIEWS, 'child'), join(root, 'logs/04-subagent'), { recursive: true })
   mkdirSync(join(root, 'logs/02-tool-use'))
   const [both, unknown, none] = await Promise.all([
-    view(['02-tool-use', '4'], { root, columns: '200' }),
-    view(['99'], { root }),
-    view([], { root }),
+    view(['02-tool-use', '4'], root, '200'),
+    view(['99'], root),
+    view([], root),
   ])
-  const [first, second, blank] = both.out.split('\n')
+  const [first, second, blank] = both.stdout.split('\n')
   assert.equal(first, `02: ${join('logs/recorded/02-tool-use')} (offline, scripted)`)
   assert.equal(second, `04: ${join('logs/04-subagent')} (offline, scripted)`)
   assert.equal(blank, '')
-  assert.match(both.out, /\n04's parent sends \d+ % of what 02's parent sends; .*\n$/)
-  for (const { code, out, err } of [unknown, none]) {
-    assert.deepEqual({ code, out }, { code: 1, out: '' })
-    assert.match(err, /Usage: npm run view 04[\s\S]*Recorded: 01-agent-loop, .*\n$/)
+  assert.match(both.stdout, /\n04's parent sends \d+ % of what 02's parent sends; .*\n$/)
+  for (const { code, stdout, stderr } of [unknown, none]) {
+    assert.deepEqual([code, stdout], [1, ''])
+    assert.match(stderr, /Usage: npm run view 04[\s\S]*Recorded: 01-agent-loop, .*\n$/)
   }
-  assert.match(unknown.err, /^There is no run "99"\.\n/)
+  assert.match(unknown.stderr, /^There is no run "99"\.\n/)
 })
 
-test('a broken lane is named, and a reader that leaves early is no fault', async () => {
+test('a broken lane is named, and a reader that leaves early is no fault', async (t) => {
   const broken = folderOf({ parent: [], 'sub-1': child('Job') })
   appendFileSync(join(broken, 'sub-1.log'), '{"role":"assis')
   const long = Array.from({ length: 4000 }, () => prompt('x'.repeat(200)))
-  const [bad, cut] = await Promise.all([
-    view([broken]),
-    view([folderOf({ parent: long })], { cut: true }),
-  ])
-  assert.deepEqual({ code: bad.code, out: bad.out }, { code: 1, out: '' })
-  assert.match(bad.err, /^.*sub-1\.log, line 4 is not JSON\.\n$/)
-  assert.deepEqual({ code: cut.code, err: cut.err }, { code: 0, err: '' })
+  const bad = await view([broken])
+  assert.deepEqual([bad.code, bad.stdout], [1, ''])
+  assert.match(bad.stderr, /^.*sub-1\.log, line 4 is not JSON\.\n$/)
+  const args = [folderOf({ parent: long })]
+  const cut = startStep({ step: 'support/cli/view', args, root: makeRoot(t) })
+  cut.child.stdout.once('data', () => cut.child.stdout.destroy())
+  const { code, stderr } = await cut.result
+  assert.deepEqual([code, stderr], [0, ''])
 })
 
 test('the end of a run, view and a comparison say the same sizes', async (t) => {
   const root = makeRoot(t)
-  const { out } = await command('04-subagent.ts', [], { root })
+  const { stdout } = await runStep({ step: '04-subagent', root })
   const lanes = readFolder(join(root, 'logs/04-subagent'))
   const most = (sizes: number[]) => Math.max(...sizes).toLocaleString('en-US')
   const [parent, sub] = lanes.map((lane) => most(requestSizes(lane)))
@@ -349,7 +333,7 @@ test('the end of a run, view and a comparison say the same sizes', async (t) => 
   const size = `largest request ${parent} bytes (computed: ${one})`
   const [count, others] = lanes.map(({ messages }) => `${messages.length} messages`)
   const child = `sub-1: ${others}, largest request ${sub} bytes`
-  assert(out.includes(`\nparent: ${count}, ${size}\n${child}\n`), out)
+  assert(stdout.includes(`\nparent: ${count}, ${size}\n${child}\n`), stdout)
   const shown = renderRun(lanes, 300)
   assert.deepEqual(shown.slice(0, 2), [`parent: ${count}`, size])
   find(shown, `largest request ${sub} bytes`)
@@ -359,29 +343,43 @@ test('the end of a run, view and a comparison say the same sizes', async (t) => 
   assert.match(compared[row + 3], RegExp(`A sub-1 +${sub} `))
 })
 
-test('record takes a folder, and both commands say what they take', async (t) => {
+test('record makes it anew, by number or folder, but loses no turn of the model', async (t) => {
   const root = makeRoot(t)
-  const folder = mkdtempSync(join(tmpdir(), 'view-'))
-  folders.push(folder)
-  cpSync(join(root, 'logs/recorded/04-subagent'), folder, { recursive: true })
-  const path = join(folder, 'sub-1.log')
-  const before = readFileSync(path, 'utf8')
-  writeFileSync(path, before.replace('Wrote ', 'Wrote? '))
+  const record = (...names: string[]) => command('record', names, root)
+  const recorded = (name: string) => join(root, 'logs/recorded', name)
+  const folder = folderOf({})
+  cpSync(recorded('04-subagent'), folder, { recursive: true })
   writeFileSync(join(folder, 'notes.txt'), 'kept')
-  const record = (args: string[]) => command('support/cli/record.ts', args, { root })
-  const [made, viewed, recorded, unknown] = await Promise.all([
-    record([folder]),
-    view(['--help']),
-    record(['--help']),
-    record(['99']),
-  ])
-  assert.equal(made.code, 0, made.err)
-  assert.equal(readFileSync(path, 'utf8'), before)
-  assert.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'kept')
-  for (const [name, { code, out, err }] of Object.entries({ viewed, recorded })) {
-    assert.deepEqual({ code, err }, { code: 0, err: '' }, name)
-    assert.match(out, /^Usage: npm run (view|record) 04/)
+  const edit = (path: string, from: string | RegExp, to: string) => {
+    const before = readFileSync(path, 'utf8')
+    assert.match(before, RegExp(from))
+    writeFileSync(path, before.replaceAll(from, to))
   }
-  assert.equal(unknown.code, 1)
-  assert.match(unknown.err, /^There is no recording "99"\.\nUsage: npm run record 04/)
+  const folders = [folder, recorded('02-tool-use')]
+  const before = folders.map(filesOf)
+  edit(join(folder, 'sub-1.log'), 'Wrote ', 'Wrote? ')
+  edit(join(folders[1], 'parent.log'), '"tool_1"', '"mine"')
+  const made = await record('2', folder)
+  assert.equal(made.code, 0, made.stderr)
+  assert.deepEqual(folders.map(filesOf), before)
+
+  const name = '08-failure.same-cause'
+  edit(join(recorded(name), 'parent.log'), /^((?:.*\n){2}).*\n/g, '$1')
+  const broken = filesOf(recorded(name))
+  const { code, stderr } = await record(name)
+  assert.equal(code, 1)
+  assert.match(stderr, /08-failure\.same-cause: the run .* Nothing was written over it/)
+  assert.deepEqual(filesOf(recorded(name)), broken)
+})
+
+test('both commands say what they take', async () => {
+  const root = makeRoot()
+  for (const name of ['view', 'record']) {
+    const { code, stdout, stderr } = await command(name, ['--help'], root)
+    assert.deepEqual([code, stderr], [0, ''])
+    assert.match(stdout, RegExp(`^Usage: npm run ${name} 04`))
+  }
+  const { code, stderr } = await command('record', ['99'], root)
+  assert.equal(code, 1)
+  assert.match(stderr, /^There is no recording "99"\.\nUsage: npm run record 04/)
 })

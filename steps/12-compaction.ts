@@ -34,6 +34,7 @@ import { isCut, lastText, textOf, toolUses } from './support/base/messages.ts'
 import { isTooLong } from './support/base/too-long.ts'
 import type { LaneSettings } from './support/run/lanes.ts'
 import { recoverLane, reopenLane } from './support/run/resume.ts'
+import { sizeOfHistory } from './support/run/size.ts'
 import { type Answer, openSession } from './support/session.ts'
 import { ask } from './support/terminal/ask.ts'
 import { bash } from './support/tools/bash.ts'
@@ -205,7 +206,7 @@ async function agentLoop(messages: MessageParam[], options: RunOptions): Promise
   let limit = LIMIT // raised while a summary does not help: no try at every turn
   for (let turn = 1; ; turn++) {
     signal.throwIfAborted()
-    const size = session.lanes.of(messages).size(messages, session.unit)
+    const size = sizeOfHistory(session, messages)
     if (size <= LIMIT) limit = LIMIT
     if (size > limit && (await compact(messages, lane, options)) !== undefined)
       limit = 2 * size

@@ -15,17 +15,12 @@ export type Effort = (typeof EFFORTS)[number]
 
 export type Profile = {
   name: string
-  /** What the parent's model chooses by. */
-  description: string
-  /** Names of tools; left out means all that the parent has, but for task. */
-  tools?: string[]
-  /** Left out means the parent's. */
-  model?: string
+  description: string // what the parent's model chooses by
+  tools?: string[] // left out means all that the parent has, but for task
+  model?: string // left out means the parent's
   effort?: Effort
-  /** The most time a run may take, in milliseconds. */
-  timeout?: number
-  /** What is added to the child's system prompt. */
-  body: string
+  timeout?: number // the most time a run may take, in milliseconds
+  body: string // added to the child's system prompt
 }
 
 /**

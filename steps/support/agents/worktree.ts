@@ -7,10 +7,8 @@ import { complain } from '../terminal/screen.ts'
 
 export type Worktree = {
   path: string
-  /** The branch that it was made with. */
-  branch: string
-  /** Names of what has changed in the working directory since the commit it began at. */
-  unseen?: string
+  branch: string // that it was made with
+  unseen?: string // what has changed in the working directory since its first commit
 }
 
 const MOST_NAMES = 8

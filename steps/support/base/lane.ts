@@ -1,13 +1,7 @@
 /** The writer of a lane's file. */
 import type { Message, MessageParam } from '@anthropic-ai/sdk/resources/messages'
 import pino from 'pino'
-import {
-  type LaneHeader,
-  type LaneLine,
-  renumberIds,
-  sizeOf,
-  tokensIn,
-} from './lane-file.ts'
+import { type LaneHeader, type LaneLine, renumberIds, tokensIn } from './lane-file.ts'
 import { type Paths, unfold } from './paths.ts'
 
 /**
@@ -25,11 +19,12 @@ export class Lane {
   readonly usage = { turns: 0, input: 0, output: 0 }
   /** Its tool ids, and what they are called in the file. */
   readonly ids = new Map<string, string>()
+  /** The last one, for its message's line: why it stopped; live, what it cost. */
+  reply?: Message
   /** Why its file is not whole. */
   broken?: Error
   readonly #renumber = renumberIds(this.ids)
   #log?: pino.Logger
-  #reply?: Message
 
   /** Begins the file `dest`, or goes on with one that holds `lines` behind its header. */
   constructor(
@@ -62,18 +57,14 @@ export class Lane {
     }
   }
 
-  #asLogged({ role, content }: MessageParam) {
+  /** A message as the file holds it. */
+  asLogged = ({ role, content }: MessageParam) => {
     return { role, content: this.clean(this.#renumber(content)) }
-  }
-
-  /** Keeps a reply until its message is logged: why it stopped; live, what it cost. */
-  answered(reply: Message): void {
-    this.#reply = reply
   }
 
   /** Writes a message; true if it is the model's reply. */
   message(message: MessageParam): boolean {
-    const { stop_reason, usage } = (message.role === 'assistant' && this.#reply) || {}
+    const { stop_reason, usage } = (message.role === 'assistant' && this.reply) || {}
     const { input, output } = tokensIn([usage])
     this.usage.turns += stop_reason ? 1 : 0
     this.usage.input += input
@@ -81,7 +72,7 @@ export class Lane {
     const isLive = this.header.mode === 'live'
     const cost = isLive && usage && { usage }
     const stop = stop_reason && { stop_reason }
-    const line = { ...this.#asLogged(message), ...stop, ...cost }
+    const line = { ...this.asLogged(message), ...stop, ...cost }
     this.#write(() => this.#log?.info(line))
     return Boolean(stop_reason)
   }
@@ -89,16 +80,5 @@ export class Lane {
   /** Writes a line that is no message, such as a request that got no reply. */
   event(level: 'info' | 'warn' | 'error', event: string, fields?: object): void {
     this.#write(() => this.#log?.[level]({ event, ...this.clean(fields) }))
-  }
-
-  /**
-   * How large a history is: in tokens, as an API counted its last request and reply (0
-   * before the first), or in bytes, what its next request is made of, as `view` counts.
-   */
-  size(messages: MessageParam[], unit: 'tokens' | 'bytes'): number {
-    const { input, output } = tokensIn([this.#reply?.usage])
-    const { system, tools } = this.header
-    const parts = [system, tools, ...messages.map((message) => this.#asLogged(message))]
-    return unit === 'tokens' ? input + output : sizeOf(parts)
   }
 }

@@ -82,7 +82,7 @@ function guard({ laneOf, asking }: Watcher, isLive: boolean): Middleware {
         reply.content = []
       }
       waitFor('')
-      lane.answered(reply)
+      lane.reply = reply
       return Response.json(reply)
     } catch (error) {
       const message = causeOf(error)

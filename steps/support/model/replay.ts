@@ -13,10 +13,8 @@ import { requestError, toBlocks } from '../base/protocol.ts'
 export type ReplayOptions = {
   folder: string
   lanes: LaneFile[]
-  /** The run's lane that a request belongs to. */
-  laneOf: (messages: MessageParam[]) => Lane
-  /** Tells the reader something, in one line. */
-  tell: (line: string) => void
+  laneOf: (messages: MessageParam[]) => Lane // the run's
+  tell: (line: string) => void // to the reader
 }
 
 type LaneLine = LaneFile['lines'][number]

@@ -7,14 +7,11 @@ import { lock } from './lock.ts'
 import type { Settings } from './settings.ts'
 
 export type Place = {
-  /** The step's name, its file's. */
-  step: string
-  /** The number of the step that this is, or that it is a changed copy of. */
-  number: string
+  step: string // its file's name
+  number: string // of the step that this is, or that it is a changed copy of
   logs: string
   workdir: string
-  /** Whether the working directory was made by this run. */
-  isNew: boolean
+  isNew: boolean // whether this run made the working directory
   /** Offline: the recording, read whole before anything is written. */
   recording?: { folder: string; lanes: LaneFile[] }
 }

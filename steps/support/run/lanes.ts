@@ -19,14 +19,10 @@ export type LaneSettings = {
   tools: Tool[]
   workdir: string
   maxTurns?: number
-  /** The model, where it is not the run's own. */
-  model?: string
-  /** The profile's name. */
-  agent?: string
-  /** The branch of its worktree. */
-  worktree?: string
-  /** The lane's name, where it was taken before. */
-  lane?: string
+  model?: string // where it is not the run's own
+  agent?: string // the profile's name
+  worktree?: string // the branch of its worktree
+  lane?: string // its name, where that was taken before
 }
 
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>

@@ -32,18 +32,12 @@ const OPTIONS = {
 const SHORTEST_SECRET = 12 // a shorter value may stand in any text
 
 export type Settings = {
-  /** The words behind the command; '' when there are none. */
-  words: string
-  /** Set with --continue: the last live run goes on. */
-  continued: boolean
-  /** The folder named with --replay. */
-  replay?: string
-  /** Set when the run is live. */
+  words: string // behind the command; '' when there are none
+  continued: boolean // --continue: the last live run goes on
+  replay?: string // the folder named with --replay
   live?: Endpoint & { requestLimit: number }
-  /** WORKDIR, when the reader names a working directory of their own. */
-  workdir?: string
-  /** What the reader should know before the run, a line each. */
-  notes: string[]
+  workdir?: string // WORKDIR, a directory of the reader's own
+  notes: string[] // what the reader should know before the run, a line each
 }
 
 /**

@@ -1,0 +1,19 @@
+/** How large a history is. */
+import type { MessageParam } from '@anthropic-ai/sdk/resources'
+import { sizeOf, tokensIn } from '../base/lane-file.ts'
+import type { Lanes } from './lanes.ts'
+
+/**
+ * In tokens, as an API counted its last request and reply (0 before the first), or in
+ * bytes, what its next request is made of, as `view` counts.
+ */
+export function sizeOfHistory(
+  { lanes, unit }: { lanes: Lanes; unit: 'tokens' | 'bytes' },
+  messages: MessageParam[],
+): number {
+  const { reply, header, asLogged } = lanes.of(messages)
+  const { input, output } = tokensIn([reply?.usage])
+  const { system, tools } = header
+  const bytes = () => sizeOf([system, tools, ...messages.map(asLogged)])
+  return unit === 'tokens' ? input + output : bytes()
+}

@@ -39,8 +39,7 @@ function orExit<T>(begin: () => T): T {
 
 /** What a step's loop comes to: why it ended, and the text of the last reply. */
 export type Answer = {
-  /** The API's own word, or `max_turns`. */
-  stopReason: Message['stop_reason'] | 'max_turns'
+  stopReason: Message['stop_reason'] | 'max_turns' // the API's own word, or ours
   text: string
 }
 
@@ -60,14 +59,11 @@ function tell(answer: Answer): void {
 export class Session {
   readonly client: Anthropic
   readonly model: string
-  /** Absolute path of the folder that the tools work in. */
-  readonly workdir: string
+  readonly workdir: string // absolute path of the folder that the tools work in
+  readonly isNew: boolean // whether this run made that folder
   readonly live: boolean
   readonly continued: boolean
-  /** What sizes are told in: tokens where an API counted them, also in a replayed run. */
-  readonly unit: 'tokens' | 'bytes'
-  /** Whether the working directory was made by this run. */
-  readonly isNew: boolean
+  readonly unit: 'tokens' | 'bytes' // tokens where an API counted them, also replayed
   readonly lanes: Lanes
   readonly openLane: Lanes['open']
   readonly log: Lanes['log']
@@ -76,8 +72,7 @@ export class Session {
 
   readonly #settings: Settings
   readonly #place: Place
-  /** Whether prompts are typed: then a failed one does not fail the run. */
-  readonly #isTyped: boolean
+  readonly #isTyped: boolean // then a failed prompt does not fail the run
   #requests = 0
   #stop?: AbortController
   #interrupted = 0

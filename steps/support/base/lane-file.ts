@@ -13,8 +13,7 @@ export type LaneHeader = {
   note?: string
   agent?: string
   worktree?: string
-  /** Live: tells one working directory from another, without its path. */
-  workdir?: string
+  workdir?: string // live: tells one directory from another, without its path
   system: string
   tools: { name: string; description: string; input_schema: object }[]
   max_turns?: number
@@ -144,9 +143,9 @@ export function lanesIn(folder: string): string[] {
   const files = existsSync(folder) ? readdirSync(folder) : []
   const logs = files.filter((name) => name.endsWith('.log'))
   const names = logs.map((name) => name.slice(0, -4))
+  const children = names.filter((name) => name !== 'parent')
   const { compare } = new Intl.Collator('en', { numeric: true })
-  const isParent = (name: string) => Number(name === 'parent')
-  return names.sort((a, b) => isParent(b) - isParent(a) || compare(a, b))
+  return [...names.filter((name) => name === 'parent'), ...children.sort(compare)]
 }
 
 /**

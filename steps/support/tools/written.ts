@@ -10,18 +10,14 @@ function callOf(names: string): RegExp {
   const named = `${key('name|tool|tool_name|function')}["']${name}["']\\s*`
   const input = `${key('arguments|parameters|input')}["']?\\{`
   const between = `(?:,\\s*["'](?!description)\\w+["']\\s*:[^,{}]*)*,\\s*`
+  // <tool_call>bash, <|tool_call>call:bash, <|tool_call_begin|>functions.bash:0 and
+  // <｜tool▁call▁begin｜>function<｜tool▁sep｜>bash
+  const call = 'tool[_▁]call(?:[_▁]begin)?[|｜]?>\\s*(?:call:|function<｜tool▁sep｜>)?'
+  const marks = `<function=["']?|invoke name=["']|<(?:tool_)?name>\\s*|${call}`
   const forms = [
     `${named}${between}${input}`,
     `${input}[^]{0,2000}?\\}["']?\\s*,\\s*${named}[,}]`,
-    `<function=["']?${name}`,
-    `invoke name=["']${name}`,
-    `<(?:tool_)?name>\\s*${name}`,
-    `\\[TOOL_CALLS\\]\\s*${name}`,
-    `<\\|python_tag\\|>\\s*${name}`,
-    `\\bto=(?=functions)${name}`, // <|channel|>commentary to=functions.bash
-    // <tool_call>bash, <|tool_call>call:bash, <|tool_call_begin|>functions.bash:0 and
-    // <｜tool▁call▁begin｜>function<｜tool▁sep｜>bash
-    `tool[_▁]call(?:[_▁]begin)?[|｜]?>\\s*(?:call:|function<｜tool▁sep｜>)?${name}`,
+    `(?:${marks}|\\[TOOL_CALLS\\]\\s*|<\\|python_tag\\|>\\s*|\\bto=(?=functions))${name}`,
   ]
   return new RegExp(forms.join('|'))
 }

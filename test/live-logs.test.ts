@@ -30,6 +30,7 @@ import {
   byPrompt,
   type Context,
   calls,
+  compileSteps,
   envFile,
   fail,
   KEY,
@@ -108,7 +109,8 @@ describe('logs', { concurrency: 4 }, () => {
     const server = await serve(t, [bash('echo one'), refused, text('Done.')])
     const root = makeRoot(t)
     writeFileSync(join(root, '.env'), envFile(server.url))
-    const step = `"${process.execPath}" --import tsx steps/02-tool-use.ts`
+    compileSteps(root, '02-tool-use')
+    const step = `"${process.execPath}" steps/02-tool-use.mjs`
     const command = `printf 'first\\nsecond\\n' | ${step} 2>&1 | head -n 1; echo "\${PIPESTATUS[1]}"`
     const env = { PATH: process.env.PATH, HOME: root }
     const options = { cwd: root, env, encoding: 'utf8' } as const

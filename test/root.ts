@@ -1,4 +1,4 @@
-/** A clone of its own for a test, and its steps, compiled: a run is to cost little. */
+/** What makes tests cheap: a root of their own, written from memory; compiled sources. */
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -22,7 +22,7 @@ import { pathToFileURL } from 'node:url'
 /** A test's own context, as far as cleaning up needs it. */
 export type Context = { after: (done: () => void | Promise<void>) => void }
 
-const REPOSITORY = resolve(import.meta.dirname, '..')
+export const REPOSITORY = resolve(import.meta.dirname, '..')
 const roots = new Set<string>()
 process.on('exit', () => {
   for (const root of roots) removeRoot(root)
@@ -97,25 +97,9 @@ const compiled = new Map<string, string>() // by source
 export function compile(root: string, path: string): string {
   if (root === REPOSITORY) throw new Error('nothing is compiled into the repository')
   const source = readFileSync(join(root, path), 'utf8')
-  let code = compiled.get(source)
-  if (code === undefined) {
-    const options = { loader: 'ts', format: 'esm', target: 'es2023' }
-    const { code: plain } = transformSync(source, options)
-    const room = path.includes('/cli/') ? '' : ' + "/support/cli"'
-    code = [
-      source.slice(0, source.search(/^import /m)), // its header, which a run reads
-      `import openSupport from ${JSON.stringify(pathToFileURL(supportLoader()).href)}\n`,
-      `const support = openSupport(import.meta.dirname${room})\n`,
-      plain.replace(
-        /^import \{([^}]*)\} from "(\.[^"]+)"/gm,
-        (_: string, names: string, from: string) => {
-          const module = posix.join(dirname(path), from)
-          return `const {${names.replaceAll(' as ', ': ')}} = support["${module}"]`
-        },
-      ),
-    ].join('')
-    compiled.set(source, code)
-  }
+  const header = source.slice(0, source.search(/^import /m)) // a run reads it
+  const code = compiled.get(source) ?? header + toScript(source, path)
+  compiled.set(source, code)
   const to = path.replace(/\.ts$/, '.mjs')
   // Another step may be reading what is there: it is written only when it has changed.
   const now = join(root, to)
@@ -123,7 +107,30 @@ export function compile(root: string, path: string): string {
   return to
 }
 
-const CACHE = join(REPOSITORY, 'node_modules', '.cache')
+/**
+ * The JavaScript of a source that stands at `path`, as tsx would make it, but that what it
+ * imports from steps/support comes out of one script.
+ */
+export function toScript(source: string, path: string, options = {}): string {
+  const folder = dirname(path)
+  const open = [
+    `import __open from ${JSON.stringify(pathToFileURL(supportLoader()).href)}`,
+    `const __support = __open(import.meta.dirname, '${posix.relative(folder, 'steps')}')`,
+  ].join(';')
+  const common = { loader: 'ts', format: 'esm', target: 'es2023' }
+  const { code } = transformSync(`${open};${source}`, { ...common, ...options })
+  return code.replace(
+    /^(?:import|export) (\{[^}]*\}|\*.*) from "(\.[^"]+)\.ts"/gm,
+    (line: string, names: string, from: string) => {
+      const module = posix.join(folder, `${from}.ts`)
+      if (!module.startsWith('steps/support/')) return line.replace(/ts"$/, 'mjs"')
+      const here = names.replace('* as ', '').replaceAll(' as ', ': ')
+      return `const ${here} = __support["${module}"]`
+    },
+  )
+}
+
+export const CACHE = join(REPOSITORY, 'node_modules', '.cache')
 let loader = ''
 
 /**
@@ -167,7 +174,8 @@ export function supportLoader(): string {
   keep(`${base}.js`, `(function (require, module, room) {${bundle}\n})`)
   keep(
     loader,
-    `const { existsSync, readFileSync, renameSync, writeFileSync } = require('node:fs')
+    `const { existsSync, readFileSync, writeFileSync } = require('node:fs')
+    const { join } = require('node:path')
     const { Script } = require('node:vm')
     const [path, code] = ${JSON.stringify([`${base}.js`, `${base}.code`])}
     // A Node that cannot use this code says so to no one and compiles the script.
@@ -176,10 +184,11 @@ export function supportLoader(): string {
     if (process.env.KEEP_CODE) process.once('exit', () => {
       writeFileSync(process.env.KEEP_CODE, script.createCachedData())
     })
-    module.exports = (room) => {
-      const module = {}
-      script.runInThisContext()(require, module, room)
-      return module.exports
+    const modules = {}
+    module.exports = (...path) => {
+      const room = join(...path, 'support', 'cli') // or another one: they are as deep
+      if (!modules[room]) script.runInThisContext()(require, (modules[room] = {}), room)
+      return modules[room].exports
     }`,
   )
   // At its end V8 has compiled what a run needs, and nothing else.

@@ -260,7 +260,9 @@ async function compact(messages: MessageParam[], lane: string, options: RunOptio
   if (text.trim() === '' || !isSmaller) return false
   const replaced = rest.map((message) => messages.indexOf(message) + 1)
   session.lanes.event(messages, 'compacted', { replaced, by })
-  messages.splice(0, old.length, ...asked, summary)
+  // Where the last of them stood: the lane's file is read in the same order.
+  const kept = old.map((message) => (message === rest.at(-1) ? summary : message))
+  messages.splice(0, old.length, ...kept.filter((message) => !rest.includes(message)))
   session.log(messages, summary)
   session.print(`${lane}: ${by} stands for ${rest.length} messages`)
   return true

@@ -30,7 +30,7 @@ import {
   byPrompt,
   type Context,
   calls,
-  compileSteps,
+  compile,
   envFile,
   fail,
   KEY,
@@ -109,7 +109,7 @@ describe('logs', { concurrency: 4 }, () => {
     const server = await serve(t, [bash('echo one'), refused, text('Done.')])
     const root = makeRoot(t)
     writeFileSync(join(root, '.env'), envFile(server.url))
-    compileSteps(root, '02-tool-use')
+    compile(root, 'steps/02-tool-use.ts')
     const step = `"${process.execPath}" steps/02-tool-use.mjs`
     const command = `printf 'first\\nsecond\\n' | ${step} 2>&1 | head -n 1; echo "\${PIPESTATUS[1]}"`
     const env = { PATH: process.env.PATH, HOME: root }

@@ -100,7 +100,7 @@ export class Session {
     const watcher = { laneOf: of, asking: this.#asking }
     this.client = createClient(live ?? offline, watcher)
     process.on('SIGINT', this.#interrupt)
-    introduce(step, this.model, settings, place)
+    introduce(this.model, settings, place)
   }
 
   /** A signal for the prompt at work: Ctrl+C aborts it, a second one ends the program. */

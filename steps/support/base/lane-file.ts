@@ -166,11 +166,9 @@ export function requestSizes({ header, lines }: LaneFile): number[] {
 
 /** What replies took, cached tokens too, and what they held, as an API counted them. */
 export function tokensIn(usages: (Partial<Usage> | undefined)[]) {
+  const counts = usages.flatMap((usage) => Object.entries(usage ?? {}))
   const sum = (field: RegExp) =>
-    usages
-      .flatMap((usage) => Object.entries(usage ?? {}))
-      .map(([name, count]) => (field.test(name) ? Number(count) : 0))
-      .reduce((a, b) => a + b, 0)
+    counts.reduce((all, [name, count]) => all + (field.test(name) ? Number(count) : 0), 0)
   return { input: sum(/^(cache_\w+_)?input_tokens$/), output: sum(/^output_tokens$/) }
 }
 
@@ -193,9 +191,8 @@ export function mapStrings<T>(value: T, change: (text: string) => string): T {
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, change)) as T
   if (value === null || typeof value !== 'object') return value
   const entries = Object.entries(value)
-  return Object.fromEntries(
-    entries.map(([k, v]) => [change(k), mapStrings(v, change)]),
-  ) as T
+  const changed = entries.map(([key, one]) => [change(key), mapStrings(one, change)])
+  return Object.fromEntries(changed)
 }
 
 /** Renumbers tool ids in order of appearance, so that they are the same in every run. */

@@ -56,7 +56,10 @@ export function replay(options: ReplayOptions): Middleware {
     }
     taken.set(name, track)
     if (!track.noted) {
-      const from = firstDifference(track.lane, answer, header, messages)
+      const [runs, ran] = [header, track.lane.header].map((it) => [it.system, it.tools])
+      const recorded = historyOf(answer)
+      const other = messages.findIndex((it, i) => !isDeepStrictEqual(it, recorded[i]))
+      const from = isDeepStrictEqual(runs, ran) ? other + 1 : 1 // 0 if all is as recorded
       track.noted = from > 0
       const at = `${track.lane.name} ${from}`
       if (from) tell(`from ${at} on the model answers the recording, not your edit`)
@@ -108,18 +111,6 @@ function isPrompt({ role, content }: LaneLine | MessageParam): boolean {
   return role === 'user' && !toBlocks(content).some(({ type }) => type === 'tool_result')
 }
 
-/** The first message that is not as recorded, counted from 1; 0 if there is none. */
-function firstDifference(
-  { header }: LaneFile,
-  answer: Answer,
-  { system, tools }: Lane['header'],
-  messages: MessageParam[],
-): number {
-  if (!isDeepStrictEqual([system, tools], [header.system, header.tools])) return 1
-  const recorded = historyOf(answer)
-  return 1 + messages.findIndex((message, i) => !isDeepStrictEqual(message, recorded[i]))
-}
-
 function whatIsThere({ folder, lanes }: ReplayOptions): string {
   const prompts = lanes.flatMap((lane) =>
     promptsOf(lane).map((prompt) => `\n  ${lane.name}: ${show(prompt)}`),
@@ -132,7 +123,7 @@ function whatIsLost(
   messages: MessageParam[],
   name: string,
   own?: Track,
-): string {
+) {
   const last = messages[messages.length - 1]
   if (isPrompt(last)) {
     const prompt = textOf(last)

@@ -9,12 +9,9 @@ import type { Place } from './folders.ts'
 import type { Settings } from './settings.ts'
 
 /** In its first line: mode, model, endpoint, where key and log are; then what to know. */
-export function introduce(
-  step: string,
-  model: string,
-  { live, notes }: Settings,
-  { recording, logs }: Place,
-): void {
+export function introduce(model: string, settings: Settings, place: Place): void {
+  const { live, notes } = settings
+  const { step, recording, logs } = place
   const source = live
     ? `live: ${model} at ${live.baseURL}, key from ${live.credential.source}`
     : `offline: ${model} model of ${shorten(recording?.folder ?? '')}, no key`

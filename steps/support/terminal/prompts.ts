@@ -3,13 +3,12 @@ import process, { stdin, stdout } from 'node:process'
 import { createInterface, type Key } from 'node:readline'
 import { RunError } from '../base/errors.ts'
 
+type Given = { words: string; live?: object }
+
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
-export async function* readPrompts(
-  label: string,
-  own: string[],
-  { words, live }: { words: string; live?: object },
-): AsyncGenerator<string> {
-  if (words) return yield words
+export async function* readPrompts(label: string, own: string[], settings: Given) {
+  const { words, live } = settings
+  if (words) return yield* [words]
   if (stdin.isTTY) return yield* live ? typedPrompts(label, own[0]) : own
   let lines = 0
   for await (const line of pipedLines(live ? undefined : 200)) {

@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url'
 import { CACHE, REPOSITORY, toScript } from './root.ts'
 
 // What takes longest begins first, so that it is not what all else waits for in the end.
-const LONG = ['page.test.ts', 'docs.test.ts', 'offline.test.ts', 'compaction.test.ts']
+const LONG = ['page', 'docs', 'offline', 'live', 'stop', 'compaction', 'bash']
 
 /** Compiles a source as if it stood where it does; returns the path of what came out. */
 function compile(path: string): string {
@@ -30,14 +30,15 @@ function compile(path: string): string {
 }
 
 const names = readdirSync(import.meta.dirname).filter((name) => name.endsWith('.ts'))
-const paths = new Set([...LONG, ...names].map((name) => `test/${name}`))
+const long = LONG.map((name) => `${name}.test.ts`)
+const paths = new Set([...long, ...names].map((name) => `test/${name}`))
 const isTest = (path: string) => path.endsWith('.test.mjs')
 const files = [...paths, 'docs/page/join.ts'].map(compile).filter(isTest)
 const seen = new Set<string>()
 // Each file's Node is given what this one was given.
 process.execArgv.splice(0, Number.POSITIVE_INFINITY, '--enable-source-maps')
 
-run({ files, concurrency: 4 })
+run({ files, concurrency: 6 })
   .on('test:pass', ({ name, file }) => {
     if (!isTest(name)) seen.add(parse(String(file)).name)
   })

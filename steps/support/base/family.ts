@@ -2,6 +2,7 @@
 import { isAnswer, type LaneFile, requestSizes, sizeOf } from './lane-file.ts'
 import { textOf } from './messages.ts'
 import { type Json, toBlocks } from './protocol.ts'
+import { withCommas } from './width.ts'
 
 /** The lines of a lane that one call brought about: all, unless another resumed it. */
 export type Part = { lane: LaneFile; from: number; to: number }
@@ -71,7 +72,7 @@ function sizeOfPart(part?: Part): number {
  */
 export function inNumbers(lane: LaneFile, lanes: LaneFile[]): [string, string] {
   const { length } = lane.lines.filter(({ role }) => role)
-  const most = (sizes: number[]) => Math.max(0, ...sizes).toLocaleString('en-US')
+  const most = (sizes: number[]) => withCommas(Math.max(0, ...sizes))
   const size = `largest request ${most(requestSizes(lane))} bytes`
   const isAlone = lane !== lanes[0] || lanes.slice(1).every(summedUpBy)
   const one = `(computed: ${most(asOneHistory(lanes))} with its children's messages)`

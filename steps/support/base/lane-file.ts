@@ -143,9 +143,9 @@ export function lanesIn(folder: string): string[] {
   const files = existsSync(folder) ? readdirSync(folder) : []
   const logs = files.filter((name) => name.endsWith('.log'))
   const names = logs.map((name) => name.slice(0, -4))
-  const children = names.filter((name) => name !== 'parent')
-  const { compare } = new Intl.Collator('en', { numeric: true })
-  return [...names.filter((name) => name === 'parent'), ...children.sort(compare)]
+  const key = (name: string) => name.replace(/\d+/g, (digits) => digits.padStart(9, '0'))
+  const rank = (name: string) => (name === 'parent' ? '' : key(name))
+  return names.sort((a, b) => (rank(a) < rank(b) ? -1 : 1))
 }
 
 /**

@@ -10,12 +10,18 @@ const WIDE = new RegExp(
     '\u{16fe0}-\u{1b2ff}\u{1f200}-\u{1f2ff}\u{20000}-\u{3fffd}]',
   'gu',
 )
-const segmenter = new Intl.Segmenter('en') // finds what looks like one character
+let segmenter: Intl.Segmenter | undefined
+
+/** Finds what looks like one character. What finds it is made late: it takes a while. */
+function segments(text: string) {
+  segmenter ??= new Intl.Segmenter('en')
+  return segmenter.segment(text)
+}
 
 /** How many columns of a terminal the text takes. */
 export function widthOf(text: string): number {
   if (/^[ -~]*$/.test(text)) return text.length
-  const widths = Array.from(segmenter.segment(text), ({ segment }) => columnsOf(segment))
+  const widths = Array.from(segments(text), ({ segment }) => columnsOf(segment))
   return widths.reduce((a, b) => a + b, 0)
 }
 
@@ -35,7 +41,7 @@ export function fit(text: string, columns: number): string {
 export function headOf(line: string, columns: number): string {
   if (/^[ -~]*$/.test(line.slice(0, columns + 1))) return line.slice(0, columns)
   let [used, end] = [0, 0]
-  for (const { segment } of segmenter.segment(line)) {
+  for (const { segment } of segments(line)) {
     used += columnsOf(segment)
     if (used > columns && end > 0) break
     end += segment.length
@@ -52,3 +58,6 @@ export function standIns(text: string): string {
     return code < 32 ? String.fromCharCode(0x2400 + code) : '\ufffd'
   })
 }
+
+/** 1234567 as 1,234,567. */
+export const withCommas = (n: number) => String(n).replace(/\B(?=(\d{3})+$)/g, ',')

@@ -1,6 +1,6 @@
 /** Two runs compared lane by lane: in numbers, in bars, and in a sentence. */
 import { type LaneFile, requestSizes, tokensIn } from '../base/lane-file.ts'
-import { fit, widthOf } from '../base/width.ts'
+import { fit, widthOf, withCommas } from '../base/width.ts'
 import { wrap } from './wrap.ts'
 
 /**
@@ -21,10 +21,10 @@ export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): s
   const keys = new Set(rows.flatMap(({ sums }) => Object.keys(sums)))
   const charts = [...keys].flatMap((key) => {
     const most = Math.max(...rows.map(({ sums }) => sums[key] ?? 0))
-    const digits = number(most).length
+    const digits = withCommas(most).length
     const unit = Math.max(0, width - digits - titles - 6) / (most || 1)
     const lines = rows.map(({ title, sums: { [key]: value } }) => {
-      const text = (value === undefined ? '–' : number(value)).padStart(digits)
+      const text = (value === undefined ? '–' : withCommas(value)).padStart(digits)
       const bar = '█'.repeat(Math.round((value ?? 0) * unit))
       return `  ${title}${' '.repeat(titles - widthOf(title))}  ${text}  ${bar}`
     })
@@ -62,4 +62,3 @@ export function labelsOf(a: LaneFile[], b: LaneFile[]): string[] {
 }
 
 const total = (values: number[]) => values.reduce((a, b) => a + b, 0)
-const number = (value: number) => value.toLocaleString('en-US')

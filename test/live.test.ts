@@ -1,13 +1,6 @@
 /** Going live: which mode a run is in, whose key it uses, and what a failure says. */
 import assert from 'node:assert/strict'
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  writeFileSync,
-} from 'node:fs'
+import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import {
@@ -62,13 +55,13 @@ describe('the mode', { concurrency: 4 }, () => {
     assert.equal(run.stderr, '')
     assert.match(run.stdout, /\nHello\.\n\nparent: 2 messages, .*tokens 10 in, 5 out\n/)
     assert.equal(run.stdout.split('\n').length, 10)
-    assert(existsSync(join(run.root, '.workspace', '01-agent-loop')))
+    assert(fs.existsSync(join(run.root, '.workspace', '01-agent-loop')))
   })
 
   test('a key that is only exported is mentioned, not used', async (t) => {
     const server = await serve(t, [])
     const root = makeRoot(t)
-    copyFileSync(join(import.meta.dirname, '../.env.example'), join(root, '.env'))
+    fs.copyFileSync(join(import.meta.dirname, '../.env.example'), join(root, '.env'))
     const env = { ANTHROPIC_API_KEY: OTHER, ANTHROPIC_BASE_URL: server.url }
     const run = await runStep({ step: '01-agent-loop', env, root })
     assert.match(
@@ -141,30 +134,28 @@ describe('the mode', { concurrency: 4 }, () => {
 
   test("WORKDIR names a directory of one's own, and nothing in it is lost", async (t) => {
     const root = makeRoot(t)
-    mkdirSync(join(root, 'mine'))
-    writeFileSync(join(root, 'mine', 'old.txt'), 'old')
+    fs.mkdirSync(join(root, 'mine'))
+    fs.writeFileSync(join(root, 'mine', 'old.txt'), 'old')
     const write = { name: 'bash', input: { command: 'echo new> new.txt' } }
     const run = await runLive(t, [calls(write), text('So.')], {
       ...HI,
       root,
       more: 'WORKDIR=mine',
     })
-    assert.deepEqual(readdirSync(join(root, 'mine')), ['new.txt', 'old.txt'])
+    assert.deepEqual(fs.readdirSync(join(root, 'mine')), ['new.txt', 'old.txt'])
     assert(run.requests[0].system.startsWith(`You are a coding agent in ${root}`))
     assert.match(laneOf(run).header.system, /^You are a coding agent in <workdir>\.\n/)
-    assert(!existsSync(join(root, '.workspace', '01-agent-loop')))
+    assert(!fs.existsSync(join(root, '.workspace', '01-agent-loop')))
   })
 
   test('what cannot be used is said in one line, without the key', async (t) => {
     const root = makeRoot(t)
     const url = 'http://127.0.0.1:9'
+    // biome-ignore format: a table
     const wrong: [string, RegExp][] = [
       [`ANTHROPIC_API_KEY=“${KEY}”`, /^ANTHROPIC_API_KEY in \.env .*a curly quote/],
       [`ANTHROPIC_AUTH_TOKEN="${KEY} "`, /^ANTHROPIC_AUTH_TOKEN in \.env .*a space/],
-      [
-        envFile('api.example.com/v1'),
-        /^ANTHROPIC_BASE_URL must be an http:\/\/ or https/,
-      ],
+      [envFile('api.example.com/v1'), /^ANTHROPIC_BASE_URL must be an http:\/\/ or https/],
       [envFile('http://me:s3cret@host'), /^ANTHROPIC_BASE_URL must .* without user name/],
       [envFile(url, 'REQUEST_LIMIT=0'), /^REQUEST_LIMIT is 0: .* whole number from 1/],
     ]
@@ -182,9 +173,9 @@ describe("a reader's own step", { concurrency: 4 }, () => {
   /** Writes steps/my-agent.ts, another step with changes. */
   function copy(root: string, step: string, from: RegExp, to: string) {
     const path = (name: string) => join(root, 'steps', `${name}.ts`)
-    const source = readFileSync(path(step), 'utf8')
+    const source = fs.readFileSync(path(step), 'utf8')
     assert.match(source, from)
-    writeFileSync(path('my-agent'), source.replace(from, to))
+    fs.writeFileSync(path('my-agent'), source.replace(from, to))
   }
   const run = (root: string, args: string[] = [], dotenv = '', tsx = false) =>
     runStep({ step: 'my-agent', root, args, dotenv, tsx })
@@ -226,8 +217,9 @@ describe("a reader's own step", { concurrency: 4 }, () => {
         assert.deepEqual(own.header, { ...recorded.header, step: 'my-agent' })
         assert.deepEqual(own.messages, recorded.messages)
       }
-      const files = readdirSync(join(root, '.workspace/offline/my-agent'))
+      const files = fs.readdirSync(join(root, '.workspace/offline/my-agent'))
       assert.deepEqual(files, ['hello.mjs'], 'no login app')
+      if (to !== '') return
       const { stderr: refused } = await run(root, ['--continue'], envFile('http://x'))
       assert.match(refused, /^--continue comes with step 09/)
     })
@@ -237,7 +229,7 @@ describe("a reader's own step", { concurrency: 4 }, () => {
     const root = makeRoot(t)
     copy(root, '05-agent-profiles', /^/, '')
     assert.equal((await run(root)).code, 0)
-    assert(existsSync(join(root, '.workspace/offline/my-agent/test.mjs')))
+    assert(fs.existsSync(join(root, '.workspace/offline/my-agent/test.mjs')))
     copy(root, '04-subagent', HEADER, '')
     const { code, stderr } = await run(root, [], '', true) // it names its file
     assert.equal(code, 1)
@@ -246,20 +238,14 @@ describe("a reader's own step", { concurrency: 4 }, () => {
 
   const ANSWERS: [returned: string, named: string][] = [
     ["{ stop: 'end_turn', text: 'Hi.' }", '{"stop":"end_turn","text":"Hi."}'],
-    ["{ stopReason: undefined, text: 'Hi.' }", '{"text":"Hi."}'],
     ["{ stopReason: 'end_turn' }", '{"stopReason":"end_turn"}'],
-    ["'Hi.'", 'Hi.'],
     ['undefined', 'nothing'],
   ]
   test('a loop that returns something else is told what is wanted', async (t) => {
     const root = makeRoot(t)
     for (const [returned, named] of ANSWERS) {
-      copy(
-        root,
-        '01-agent-loop',
-        /(?<=await session\.run\(PROMPT, )[\s\S]*/,
-        `() => (${returned}))\n`,
-      )
+      const loop = /(?<=await session\.run\(PROMPT, )[\s\S]*/
+      copy(root, '01-agent-loop', loop, `() => (${returned}))\n`)
       const { code, stderr } = await run(root)
       const wanted = 'the loop to return { stopReason, text }, strings'
       assert.deepEqual([code, stderr], [1, `session.run wants ${wanted}, not ${named}\n`])
@@ -342,30 +328,24 @@ describe('failures', { concurrency: 4 }, () => {
     assert.deepEqual(said, [...failing, 'limited', 'Later.', 'last', 'Goodbye.'])
     const requests = CASES.flatMap(([, answers]) => answers)
     assert.equal(events.length, requests.length + 1, 'each that failed is logged')
-    assert.deepEqual(events.at(-1)?.error, {
-      type: 'rate_limit_error',
-      message: 'Slow down',
-    })
+    const slow = { type: 'rate_limit_error', message: 'Slow down' }
+    assert.deepEqual(events.at(-1)?.error, slow)
     await assertReplays('02-tool-use', run)
   })
 
   test('REQUEST_LIMIT ends a prompt, whoever asks, and the next one begins anew', async (t) => {
     const again = calls({ name: 'bash', input: { command: 'echo on' } })
     const task = calls({ name: 'task', input: { prompt: 'round and round' } })
-    const run = await runLive(
-      t,
-      byPrompt({
-        alone: Array(9).fill(again),
-        child: [task],
-        'round and round': Array(9).fill(again),
-        last: [text('Goodbye.')],
-      }),
-      {
-        step: '04-subagent',
-        more: 'REQUEST_LIMIT=4',
-        stdin: 'alone\nchild\nlast\n',
-      },
-    )
+    const round = Array(9).fill(again)
+    const last = [text('Goodbye.')]
+    const script = byPrompt({
+      alone: round,
+      child: [task],
+      'round and round': round,
+      last,
+    })
+    const options = { step: '04-subagent', stdin: 'alone\nchild\nlast\n' }
+    const run = await runLive(t, script, { ...options, more: 'REQUEST_LIMIT=4' })
     const line = 'stopped after 4 requests for one prompt (see REQUEST_LIMIT)\n'
     assert.equal(run.stderr, line.repeat(2))
     assert.equal(run.code, 1)

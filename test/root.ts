@@ -1,19 +1,7 @@
 /** What makes tests cheap: a root of their own, written from memory; compiled sources. */
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import * as fs from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join, posix, resolve } from 'node:path'
@@ -30,15 +18,15 @@ process.on('exit', () => {
 
 function removeRoot(root: string) {
   roots.delete(root)
-  rmSync(root, { recursive: true, force: true, maxRetries: 3 })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 3 })
 }
 
 /** The files in a folder of the repository and below it, by their paths from its top. */
 function filesIn(folder: string): string[] {
-  const paths = readdirSync(join(REPOSITORY, folder), { recursive: true })
+  const paths = fs.readdirSync(join(REPOSITORY, folder), { recursive: true })
   return paths
     .map((path) => posix.join(folder, String(path).replaceAll('\\', '/')))
-    .filter((path) => statSync(join(REPOSITORY, path)).isFile())
+    .filter((path) => fs.statSync(join(REPOSITORY, path)).isFile())
     .sort()
 }
 
@@ -50,17 +38,19 @@ let cloned: Map<string, Buffer> | undefined
  * to node_modules. Removed after the test `t`, or when the test process ends.
  */
 export function makeRoot(t?: Context): string {
-  const root = realpathSync(mkdtempSync(join(tmpdir(), 'steps-')))
+  const root = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), 'steps-')))
   roots.add(root)
   t?.after(() => removeRoot(root))
   const paths = () => [...filesIn('steps'), ...filesIn('logs/recorded'), 'package.json']
-  cloned ??= new Map(paths().map((path) => [path, readFileSync(join(REPOSITORY, path))]))
+  cloned ??= new Map(
+    paths().map((path) => [path, fs.readFileSync(join(REPOSITORY, path))]),
+  )
   for (const folder of new Set([...cloned.keys()].map(dirname))) {
-    mkdirSync(join(root, folder), { recursive: true })
+    fs.mkdirSync(join(root, folder), { recursive: true })
   }
-  for (const [path, content] of cloned) writeFileSync(join(root, path), content)
+  for (const [path, content] of cloned) fs.writeFileSync(join(root, path), content)
   // A junction needs no special rights on Windows; elsewhere the word is ignored.
-  symlinkSync(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'), 'junction')
+  fs.symlinkSync(join(REPOSITORY, 'node_modules'), join(root, 'node_modules'), 'junction')
   return root
 }
 
@@ -78,11 +68,11 @@ export function editStep(
   times = 1,
 ) {
   const path = join(root, 'steps', `${step}.ts`)
-  const parts = readFileSync(path, 'utf8').split(from)
+  const parts = fs.readFileSync(path, 'utf8').split(from)
   if (parts.length - 1 !== times) {
     throw new Error(`${step} has ${parts.length - 1} times, not ${times}: ${from}`)
   }
-  writeFileSync(path, parts.join(to))
+  fs.writeFileSync(path, parts.join(to))
 }
 
 // The very compiler that tsx uses, and brings along.
@@ -96,14 +86,15 @@ const compiled = new Map<string, string>() // by source
  */
 export function compile(root: string, path: string): string {
   if (root === REPOSITORY) throw new Error('nothing is compiled into the repository')
-  const source = readFileSync(join(root, path), 'utf8')
+  const source = fs.readFileSync(join(root, path), 'utf8')
   const header = source.slice(0, source.search(/^import /m)) // a run reads it
   const code = compiled.get(source) ?? header + toScript(source, path)
   compiled.set(source, code)
   const to = path.replace(/\.ts$/, '.mjs')
   // Another step may be reading what is there: it is written only when it has changed.
   const now = join(root, to)
-  if (!existsSync(now) || readFileSync(now, 'utf8') !== code) writeFileSync(now, code)
+  if (!fs.existsSync(now) || fs.readFileSync(now, 'utf8') !== code)
+    fs.writeFileSync(now, code)
   return to
 }
 
@@ -144,15 +135,15 @@ export function supportLoader(): string {
   const modules = filesIn('steps/support').filter((path) => path.endsWith('.ts'))
   const sources = [...modules, 'package-lock.json', 'test/root.ts']
   const hash = createHash('sha256').update(process.version)
-  for (const path of sources) hash.update(readFileSync(join(REPOSITORY, path)))
+  for (const path of sources) hash.update(fs.readFileSync(join(REPOSITORY, path)))
   const base = join(CACHE, `support-${hash.digest('hex').slice(0, 16)}`)
   loader = `${base}.cjs`
-  if (existsSync(`${base}.code`)) return loader
+  if (fs.existsSync(`${base}.code`)) return loader
 
-  mkdirSync(CACHE, { recursive: true })
-  for (const old of readdirSync(CACHE).map((name) => join(CACHE, name))) {
-    const isStale = Date.now() - statSync(old).mtimeMs > 24 * 60 * 60_000
-    if (isStale) rmSync(old, { recursive: true, force: true })
+  fs.mkdirSync(CACHE, { recursive: true })
+  for (const old of fs.readdirSync(CACHE).map((name) => join(CACHE, name))) {
+    const isStale = Date.now() - fs.statSync(old).mtimeMs > 24 * 60 * 60_000
+    if (isStale) fs.rmSync(old, { recursive: true, force: true })
   }
   const bundle = buildSync({
     stdin: {
@@ -174,15 +165,15 @@ export function supportLoader(): string {
   keep(`${base}.js`, `(function (require, module, room) {${bundle}\n})`)
   keep(
     loader,
-    `const { existsSync, readFileSync, writeFileSync } = require('node:fs')
+    `const fs = require('node:fs')
     const { join } = require('node:path')
     const { Script } = require('node:vm')
     const [path, code] = ${JSON.stringify([`${base}.js`, `${base}.code`])}
     // A Node that cannot use this code says so to no one and compiles the script.
-    const cachedData = existsSync(code) ? readFileSync(code) : undefined
-    const script = new Script(readFileSync(path, 'utf8'), { filename: path, cachedData })
+    const cachedData = fs.existsSync(code) ? fs.readFileSync(code) : undefined
+    const script = new Script(fs.readFileSync(path, 'utf8'), { filename: path, cachedData })
     if (process.env.KEEP_CODE) process.once('exit', () => {
-      writeFileSync(process.env.KEEP_CODE, script.createCachedData())
+      fs.writeFileSync(process.env.KEEP_CODE, script.createCachedData())
     })
     const modules = {}
     module.exports = (...path) => {
@@ -196,13 +187,13 @@ export function supportLoader(): string {
   const step = compile(root, 'steps/04-subagent.ts')
   const env = { ...process.env, KEEP_CODE: `${base}.${process.pid}` }
   spawnSync(process.execPath, [step, '--offline'], { cwd: root, env })
-  if (existsSync(env.KEEP_CODE)) renameSync(env.KEEP_CODE, `${base}.code`)
+  if (fs.existsSync(env.KEEP_CODE)) fs.renameSync(env.KEEP_CODE, `${base}.code`)
   removeRoot(root)
   return loader
 }
 
 /** Writes a file in one go: other test files may be making it, too. */
 function keep(path: string, content: string) {
-  writeFileSync(`${path}.${process.pid}`, content)
-  renameSync(`${path}.${process.pid}`, path)
+  fs.writeFileSync(`${path}.${process.pid}`, content)
+  fs.renameSync(`${path}.${process.pid}`, path)
 }

@@ -1,15 +1,6 @@
 /** A run read back: its lanes, their sizes, in columns and compared; record. */
 import assert from 'node:assert/strict'
-import {
-  appendFileSync,
-  cpSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, parse } from 'node:path'
 import { after, test } from 'node:test'
@@ -29,7 +20,7 @@ import { filesOf, makeRoot, runStep, startStep } from './kit.ts'
 
 const folders: string[] = []
 after(() => {
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+  for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true })
 })
 
 type Line = Record<string, unknown>
@@ -54,14 +45,14 @@ const child = (words: string) => [prompt(words), reply(text(`${words} is done`))
 
 /** Writes a run into a temporary folder: one file for each lane, in the lane format. */
 function folderOf(lanes: Record<string, Line[]>, step = '04-subagent'): string {
-  const folder = mkdtempSync(join(tmpdir(), 'view-'))
+  const folder = fs.mkdtempSync(join(tmpdir(), 'view-'))
   folders.push(folder)
   const model = { mode: 'offline', model: 'scripted', system: 'You code.', tools }
   for (const [lane, lines] of Object.entries(lanes)) {
     const all = [{ step, lane, ...model }, ...lines].map((line) => {
       return `${JSON.stringify({ level: 'info', ...line })}\n`
     })
-    writeFileSync(join(folder, `${lane}.log`), all.join(''))
+    fs.writeFileSync(join(folder, `${lane}.log`), all.join(''))
   }
   return folder
 }
@@ -73,11 +64,11 @@ const VIEWS = join(import.meta.dirname, 'views')
 const ALONE = readFolder(join(VIEWS, 'alone'))
 const CHILD = readFolder(join(VIEWS, 'child'))
 
-for (const path of readdirSync(VIEWS, { recursive: true, encoding: 'utf8' })) {
+for (const path of fs.readdirSync(VIEWS, { recursive: true, encoding: 'utf8' })) {
   const { dir, name, ext } = parse(path)
   if (dir === '' || ext !== '.txt') continue
   test(`${dir}, as it looks at ${name} columns`, () => {
-    const golden = readFileSync(join(VIEWS, path), 'utf8').trimEnd()
+    const golden = fs.readFileSync(join(VIEWS, path), 'utf8').trimEnd()
     const lines = renderRun(readFolder(join(VIEWS, dir)), Number(name))
     assert.equal(lines.join('\n'), golden)
   })
@@ -99,10 +90,10 @@ test('a broken line is refused with its file and number', () => {
   ]
   const path = join(folderOf({}), 'x.log')
   for (const [content, expected] of cases) {
-    writeFileSync(path, content)
+    fs.writeFileSync(path, content)
     assert.throws(() => readLane(path), expected, JSON.stringify(content))
   }
-  writeFileSync(path, `\uFEFF${header}${hi}\n`.replaceAll('\n', '\r\n'))
+  fs.writeFileSync(path, `\uFEFF${header}${hi}\n`.replaceAll('\n', '\r\n'))
   assert.equal(readLane(path).messages.length, 1, 'as an editor may save it')
 })
 
@@ -257,7 +248,7 @@ test('text: its width, what would steer a terminal, where it breaks and is cut',
 })
 
 test('a comparison reports what is, lane by lane', () => {
-  const golden = readFileSync(join(VIEWS, 'compared.txt'), 'utf8').trimEnd()
+  const golden = fs.readFileSync(join(VIEWS, 'compared.txt'), 'utf8').trimEnd()
   assert.equal(renderComparison(ALONE, CHILD, 80).join('\n'), golden)
 })
 
@@ -290,8 +281,8 @@ test('the command shows a folder as plain text, its path first', async () => {
 
 test('a number or name means the last offline run, else the recording', async (t) => {
   const root = makeRoot(t)
-  cpSync(join(VIEWS, 'child'), join(root, 'logs/04-subagent'), { recursive: true })
-  mkdirSync(join(root, 'logs/02-tool-use'))
+  fs.cpSync(join(VIEWS, 'child'), join(root, 'logs/04-subagent'), { recursive: true })
+  fs.mkdirSync(join(root, 'logs/02-tool-use'))
   const [both, unknown, none] = await Promise.all([
     view(['02-tool-use', '4'], root, '200'),
     view(['99'], root),
@@ -311,7 +302,7 @@ test('a number or name means the last offline run, else the recording', async (t
 
 test('a broken lane is named, and a reader that leaves early is no fault', async (t) => {
   const broken = folderOf({ parent: [], 'sub-1': child('Job') })
-  appendFileSync(join(broken, 'sub-1.log'), '{"role":"assis')
+  fs.appendFileSync(join(broken, 'sub-1.log'), '{"role":"assis')
   const long = Array.from({ length: 4000 }, () => prompt('x'.repeat(200)))
   const bad = await view([broken])
   assert.deepEqual([bad.code, bad.stdout], [1, ''])
@@ -348,12 +339,12 @@ test('record makes it anew, by number or folder, but loses no turn of the model'
   const record = (...names: string[]) => command('record', names, root)
   const recorded = (name: string) => join(root, 'logs/recorded', name)
   const folder = folderOf({})
-  cpSync(recorded('04-subagent'), folder, { recursive: true })
-  writeFileSync(join(folder, 'notes.txt'), 'kept')
+  fs.cpSync(recorded('04-subagent'), folder, { recursive: true })
+  fs.writeFileSync(join(folder, 'notes.txt'), 'kept')
   const edit = (path: string, from: string | RegExp, to: string) => {
-    const before = readFileSync(path, 'utf8')
+    const before = fs.readFileSync(path, 'utf8')
     assert.match(before, RegExp(from))
-    writeFileSync(path, before.replaceAll(from, to))
+    fs.writeFileSync(path, before.replaceAll(from, to))
   }
   const folders = [folder, recorded('02-tool-use')]
   const before = folders.map(filesOf)

@@ -16,7 +16,7 @@ export type Page = Awaited<ReturnType<typeof openPage>>
 const FLAGS =
   'headless no-sandbox disable-gpu disable-quic no-first-run disable-sync lang=en ' +
   'disable-background-networking disable-component-update disable-dev-shm-usage ' +
-  'window-size=1280,900 remote-debugging-pipe'
+  'window-size=1280,900 remote-debugging-pipe in-process-gpu no-zygote disable-extensions'
 
 /** The one that CHROMIUM_PATH names, or else one that is there under a usual name. */
 export function findBrowser(): string | undefined {
@@ -79,7 +79,7 @@ export async function openPage(path: string, profile: string) {
       const end = performance.now() + 20_000
       const look = () => {
         if (${expression}) done()
-        else if (performance.now() < end) requestAnimationFrame(look)
+        else if (performance.now() < end) setTimeout(look, 20)
         else fail(new Error('never true: ' + ${JSON.stringify(expression)}))
       }
       look()

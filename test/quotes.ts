@@ -78,7 +78,11 @@ export async function expectedBody(block: Block): Promise<string | undefined> {
   const { kind, args } = block
   const [first, second, name] = args.split(' ')
   if (kind === 'output' || kind === 'brief') {
-    const { output } = await once(args, () => run(args, makeRoot()))
+    // What begins with the same command is run once: the rest of the line gets its text.
+    const [command, ...filters] = args.split(' | ')
+    const whole = await once(command, () => run(command, makeRoot()))
+    const filter = filters.join(' | ')
+    const { output } = filter ? await run(filter, ROOT, whole.output) : whole
     return kind === 'brief' ? output.replace(/.+/g, inBrief) : output
   }
   if (kind === 'after') {
@@ -136,7 +140,7 @@ type Result = { code: number; output: string }
  * Runs a command as a reader's shell would; `output` is what their terminal shows. A step
  * of `cwd` runs compiled: what tsx makes of it, made once.
  */
-export function run(command: string, cwd: string): Promise<Result> {
+export function run(command: string, cwd: string, input = ''): Promise<Result> {
   const direct = command
     .replaceAll('npm run -s view', 'npx tsx steps/support/cli/view.ts')
     .replace(/npx tsx (\S+)/g, (_, path) => `"${process.execPath}" ${compile(cwd, path)}`)
@@ -150,7 +154,7 @@ export function run(command: string, cwd: string): Promise<Result> {
       if (Number.isInteger(code)) done({ code, output })
       else failed(error)
     })
-    child.stdin?.end()
+    child.stdin?.on('error', () => {}).end(input) // `head` does not read all of it
   })
 }
 

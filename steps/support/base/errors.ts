@@ -11,7 +11,6 @@ export const SDK: typeof import('@anthropic-ai/sdk') = createRequire(import.meta
   '@anthropic-ai/sdk',
 )
 
-/** Where requests go, and with what. */
 export type Endpoint = {
   model: string
   baseURL: string

@@ -71,7 +71,9 @@ export function readLane(path: string): LaneFile {
 /** What a text holds as JSON, with no half characters in it; undefined if it is none. */
 export function parseJson(text: string): unknown {
   try {
-    return mapStrings(JSON.parse(text), (string) => string.toWellFormed())
+    const value = JSON.parse(text)
+    const mayHaveHalves = /\\ud[89a-f]/i.test(text) // what is decoded has none but so
+    return mayHaveHalves ? mapStrings(value, (string) => string.toWellFormed()) : value
   } catch {
     return undefined
   }

@@ -17,12 +17,9 @@ export class Lane {
   readonly restore: <T>(value: T) => T
   /** Since it was opened: replies, and their tokens as an API counted them. */
   readonly usage = { turns: 0, input: 0, output: 0 }
-  /** Its tool ids, and what they are called in the file. */
-  readonly ids = new Map<string, string>()
-  /** The last one, for its message's line: why it stopped; live, what it cost. */
-  reply?: Message
-  /** Why its file is not whole. */
-  broken?: Error
+  readonly ids = new Map<string, string>() // of calls, and what the file calls them
+  reply?: Message // the last one: its message's line says why it stopped, what it cost
+  broken?: Error // why its file is not whole
   readonly #renumber = renumberIds(this.ids)
   #log?: pino.Logger
 
@@ -57,7 +54,6 @@ export class Lane {
     }
   }
 
-  /** A message as the file holds it. */
   asLogged = ({ role, content }: MessageParam) => {
     return { role, content: this.clean(this.#renumber(content)) }
   }

@@ -11,8 +11,7 @@ import { redact } from './secrets.ts'
  */
 export class Paths {
   readonly #run: string
-  /** Each spelling of a directory that a tool may use, and the directory. */
-  readonly #spellings = new Map<string, string>()
+  readonly #spellings = new Map<string, string>() // of a directory, and the directory
   #pattern = /<\\*workdir>/g
 
   constructor(workdir: string) {

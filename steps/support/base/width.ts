@@ -59,5 +59,4 @@ export function standIns(text: string): string {
   })
 }
 
-/** 1234567 as 1,234,567. */
 export const withCommas = (n: number) => String(n).replace(/\B(?=(\d{3})+$)/g, ',')

@@ -114,7 +114,6 @@ function eventLine(line: LaneLine, number: (n: number) => number): string {
   return parts.filter(Boolean).join(' ')
 }
 
-/** One row of all columns; a line leads from a call to the child beside it. */
 function draw(cells: (Cell | undefined)[], each: number): string {
   const row = cells.map((cell, column) => {
     const { text = '', edge = column > 0 ? '   ' : '' } = cell ?? {}

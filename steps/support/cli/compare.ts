@@ -42,7 +42,6 @@ function conclusion(a: LaneFile[], b: LaneFile[]): string {
   return `${two}'s parent sends ${parents}; all lanes together ${percent(b, a)} %.`
 }
 
-/** The sums of some lanes, by their titles. */
 function sumsOf(lanes: LaneFile[]): Record<string, number> {
   const lines = lanes.flatMap(({ lines }) => lines)
   const sizes = lanes.flatMap(requestSizes)

@@ -45,7 +45,6 @@ function record(folder: string): void {
   cpSync(log, folder, { recursive: true })
 }
 
-/** What the model says in a lane: the part that is written by hand. */
 function answersIn({ lines }: LaneFile) {
   const renumber = renumberIds()
   const renumbered = lines.map((line) => ({ ...line, content: renumber(line.content) }))

@@ -22,7 +22,6 @@ import { tidyReply } from './reply.ts'
 const MAX_WAIT = 60 // seconds that the SDK may wait before it tries again
 
 export type Watcher = {
-  /** The lane that a request belongs to. */
   laneOf: (messages: MessageCreateParams['messages']) => Lane
   /** Called before each request; throws a RunError if there were too many. */
   asking: (lane: Lane) => void

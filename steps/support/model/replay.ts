@@ -95,7 +95,6 @@ function fits(answer: Answer | undefined, messages: MessageParam[]): boolean {
   })
 }
 
-/** The history that was answered. */
 const historyOf = ({ before, length }: Answer) => normalize(before.slice(0, length))
 
 /** Messages whose ids count from 1, whatever an endpoint or an author called them. */

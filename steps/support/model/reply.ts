@@ -11,8 +11,7 @@ const STOP_REASONS = new Map([
   ['length', 'max_tokens'],
   ['content_filter', 'refusal'],
 ])
-/** These are true of a reply with calls as well. */
-const CUT = ['max_tokens', 'model_context_window_exceeded']
+const CUT = ['max_tokens', 'model_context_window_exceeded'] // beside calls, too
 
 type Ids = { has: (id: string) => boolean }
 

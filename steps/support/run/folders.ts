@@ -12,8 +12,7 @@ export type Place = {
   logs: string
   workdir: string
   isNew: boolean // whether this run made the working directory
-  /** Offline: the recording, read whole before anything is written. */
-  recording?: { folder: string; lanes: LaneFile[] }
+  recording?: { folder: string; lanes: LaneFile[] } // offline, read before all else
 }
 
 /**

@@ -28,8 +28,7 @@ export type LaneSettings = {
 type Common = Pick<LaneHeader, 'step' | 'mode' | 'model' | 'note'>
 
 export class Lanes {
-  /** In the order of their opening; reopened ones once more. */
-  readonly all: Lane[] = []
+  readonly all: Lane[] = [] // in the order of their opening; reopened ones once more
   readonly folder: string
   readonly #common: Common
   readonly #paths: Paths

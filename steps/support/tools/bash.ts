@@ -12,10 +12,8 @@ import type { Tool, ToolContext, ToolInput } from './tool.ts'
 import { aroundMarker, texts } from './tool.ts'
 
 export const TIMEOUT_MS = 120_000
-/** How long an ended command's output is awaited while something else holds its pipe. */
-const GRACE_MS = 150
-/** So many bytes are kept of an output's beginning, and of its end. */
-const KEEP = 15_000
+const GRACE_MS = 150 // for an ended command's output, if something else holds its pipe
+const KEEP = 15_000 // bytes of an output's beginning, and of its end
 
 const windows = process.platform === 'win32'
 const BASH = ['/bin/bash', '/usr/bin/bash', '/usr/local/bin/bash'].find(existsSync)
@@ -84,7 +82,6 @@ export async function runBash(
   return text + (ending && text && !text.endsWith('\n') ? '\n' : '') + ending
 }
 
-/** The tool, ready for a list. */
 export const bash: Tool = {
   name: 'bash',
   description: `Run a command with ${SHELL} in the working directory; cd is not kept.`,

@@ -6,8 +6,7 @@ import nodePath, { basename, dirname, join, resolve } from 'node:path'
 import type { Tool, ToolContext, ToolInput } from './tool.ts'
 import { count, texts } from './tool.ts'
 
-/** What read_file returns at most, in UTF-16 units. */
-const MAX_CHARS = 50_000
+const MAX_CHARS = 50_000 // what read_file returns at most, in UTF-16 units
 
 /**
  * The text of `path`, line ends as they are, without a BOM; with `limit` (from 1 up) its

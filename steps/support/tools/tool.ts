@@ -137,7 +137,6 @@ export function aroundMarker([head, tail]: Buffer[], total: number, decode = utf
   return `${decode(start)}\n[${count(left, 'byte')} left out]\n${decode(end)}`
 }
 
-/** `1 line`, `2 lines`. */
 export const count = (n: number, what: string) => `${n} ${what}${n === 1 ? '' : 's'}`
 
 /** The schema of an input that is nothing but texts. */

@@ -76,8 +76,6 @@ export function inNumbers(lane: LaneFile, lanes: LaneFile[]): [string, string] {
   const size = `largest request ${most(requestSizes(lane))} bytes`
   const isAlone = lane !== lanes[0] || lanes.slice(1).every(summedUpBy)
   const one = `(computed: ${most(asOneHistory(lanes))} with its children's messages)`
-  return [
-    `${length} message${length === 1 ? '' : 's'}`,
-    isAlone ? size : `${size} ${one}`,
-  ]
+  const messages = `${length} message${length === 1 ? '' : 's'}`
+  return [messages, isAlone ? size : `${size} ${one}`]
 }

@@ -114,16 +114,11 @@ export function* walk(lines: LaneLine[], file = 'A lane') {
   }
 }
 
-/** A history in which `message` stands for the messages with the numbers `replaced`. */
-export function compact(
-  history: MessageParam[],
-  replaced: number[],
-  message: MessageParam,
-): MessageParam[] {
+/** A history in which the message `by` stands for those with the numbers `replaced`. */
+export function compact(history: MessageParam[], replaced: number[], by: MessageParam) {
   const last = Math.max(...replaced)
-  const isLeft = (_: MessageParam, i: number) =>
-    i + 1 === last || !replaced.includes(i + 1)
-  return history.with(last - 1, message).filter(isLeft)
+  const isGone = (n: number) => n !== last && replaced.includes(n)
+  return history.with(last - 1, by).filter((_, i) => !isGone(i + 1))
 }
 
 /**

@@ -47,19 +47,16 @@ export class Paths {
       if (path === own) return '<workdir>'
       return relative(this.#run, path).replaceAll('\\', '/') || `../${basename(path)}`
     }
-    return mapStrings(value, (text) =>
-      redact(text.toWellFormed().replace(this.#pattern, fold)),
-    )
+    const folded = (text: string) => text.toWellFormed().replace(this.#pattern, fold)
+    return mapStrings(value, (text) => redact(folded(text)))
   }
 }
 
 /** A value from the file of a lane that works in `workdir`, as it was said. */
 export function unfold<T>(value: T, workdir: string): T {
-  return mapStrings(value, (text) =>
-    text.replace(/<(\\*)workdir>/g, (found, slashes) =>
-      slashes ? found.replace('\\', '') : workdir,
-    ),
-  )
+  const said = (found: string, slashes: string) =>
+    slashes ? found.replace('\\', '') : workdir
+  return mapStrings(value, (text) => text.replace(/<(\\*)workdir>/g, said))
 }
 
 /** A path as seen from where the reader is. */

@@ -21,6 +21,12 @@ import { tidyReply } from './reply.ts'
 
 const MAX_WAIT = 60 // seconds that the SDK may wait before it tries again
 
+const OFFLINE = {
+  apiKey: 'offline',
+  baseURL: 'http://offline.invalid',
+  logLevel: 'off',
+} as const
+
 export type Watcher = {
   laneOf: (messages: MessageCreateParams['messages']) => Lane
   /** Called before each request; throws a RunError if there were too many. */
@@ -31,9 +37,7 @@ export type Watcher = {
 export function createClient(source: Endpoint | Middleware, watcher: Watcher): Anthropic {
   const isLive = typeof source !== 'function'
   return new SDK.Anthropic({
-    ...(isLive
-      ? live(source)
-      : { apiKey: 'offline', baseURL: 'http://offline.invalid', logLevel: 'off' }),
+    ...(isLive ? live(source) : OFFLINE),
     middleware: [guard(watcher, isLive), ...(isLive ? [] : [source])],
   })
 }

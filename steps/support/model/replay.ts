@@ -41,7 +41,8 @@ export function replay(options: ReplayOptions): Middleware {
     const body = context.options?.body as MessageCreateParams
     const refusal = requestError(body)
     if (refusal) return failed(400, { type: 'invalid_request_error', message: refusal })
-    const { name, header, clean, restore } = laneOf(body.messages)
+    const lane = laneOf(body.messages)
+    const { name, header, clean } = lane
     const messages = normalize(clean(JSON.parse(JSON.stringify(body.messages))))
     const own = taken.get(name)
     const free = tracks.filter((track) => ![...taken.values()].includes(track))
@@ -64,7 +65,7 @@ export function replay(options: ReplayOptions): Middleware {
       const at = `${track.lane.name} ${from}`
       if (from) tell(`from ${at} on the model answers the recording, not your edit`)
     }
-    return respond(answer, track.lane.header.model, restore, request.signal ?? undefined)
+    return respond(answer, lane, request.signal ?? undefined)
   }
 }
 
@@ -137,24 +138,16 @@ function whatIsLost(
 
 async function respond(
   { line, retried }: Answer,
-  model: string,
-  restore: Lane['restore'],
+  { restore }: Lane,
   signal?: AbortSignal,
-): Promise<Response> {
+) {
   const { event, status, error, message, content = [], stop_reason, usage } = line
   if (event === 'api_error') return failed(Number(status), error, retried)
   if (event === 'bad_reply') throw new ReplyError(String(message))
   if (event === 'no_connection') throw noConnection(new Error(message))
   // A timer, since a pending promise alone would let the process end, silently and early.
   if (event === 'no_answer') await sleep(2 ** 30, undefined, { signal })
-  return Response.json({
-    id: 'msg_recorded',
-    model,
-    content: restore(content),
-    stop_reason,
-    stop_sequence: null,
-    usage,
-  })
+  return Response.json({ content: restore(content), stop_reason, usage })
 }
 
 function failed(status: number, error: unknown, retry = false): Response {

@@ -242,7 +242,8 @@ async function runSubagent(input: TaskInput): Promise<Outcome> {
     })
   const { turns, ...tokens } = session.lanes.of(subMessages).usage
   const { text, ...how } = { text: '', ...ending }
-  session.lanes.event(subMessages, 'outcome', { ...how, turns })
+  const level = ending.status === 'completed' ? 'info' : 'warn'
+  session.lanes.of(subMessages).event(level, 'outcome', { ...how, turns })
   return {
     ...ending,
     lastWords: lastText(subMessages),

@@ -285,7 +285,8 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
     })
   const { turns, ...tokens } = session.lanes.of(subMessages).usage
   const { text, ...how } = { text: '', ...ending }
-  session.lanes.event(subMessages, 'outcome', { ...how, turns })
+  const level = ending.status === 'completed' ? 'info' : 'warn'
+  session.lanes.of(subMessages).event(level, 'outcome', { ...how, turns })
   return { ...ending, lane, lastWords: lastText(subMessages), turns, tokens }
 }
 

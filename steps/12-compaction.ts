@@ -259,7 +259,7 @@ async function compact(messages: MessageParam[], lane: string, options: RunOptio
   const isSmaller = JSON.stringify(summary).length < JSON.stringify(rest).length
   if (text.trim() === '' || !isSmaller) return false
   const replaced = rest.map((message) => messages.indexOf(message) + 1)
-  session.lanes.event(messages, 'compacted', { replaced, by })
+  session.lanes.of(messages).event('info', 'compacted', { replaced, by })
   // Where the last of them stood: the lane's file is read in the same order.
   const kept = old.map((message) => (message === rest.at(-1) ? summary : message))
   messages.splice(0, old.length, ...kept.filter((message) => !rest.includes(message)))
@@ -369,7 +369,8 @@ async function runChild(settings: ChildSettings, input: TaskInput): Promise<Outc
     })
   const { turns, ...tokens } = session.lanes.of(subMessages).usage
   const { text, ...how } = { text: '', ...ending }
-  session.lanes.event(subMessages, 'outcome', { ...how, turns })
+  const level = ending.status === 'completed' ? 'info' : 'warn'
+  session.lanes.of(subMessages).event(level, 'outcome', { ...how, turns })
   return { ...ending, lane, lastWords: lastText(subMessages), turns, tokens }
 }
 

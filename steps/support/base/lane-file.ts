@@ -138,8 +138,7 @@ export function readFolder(folder: string): LaneFile[] {
 /** The lanes with a file in a folder: parent, sub-1, sub-1.summary-1, sub-2, … sub-10. */
 export function lanesIn(folder: string): string[] {
   const files = existsSync(folder) ? readdirSync(folder) : []
-  const logs = files.filter((name) => name.endsWith('.log'))
-  const names = logs.map((name) => name.slice(0, -4))
+  const names = files.flatMap((name) => /^(.+)\.log$/.exec(name)?.[1] ?? [])
   const key = (name: string) => name.replace(/\d+/g, (digits) => digits.padStart(9, '0'))
   const rank = (name: string) => (name === 'parent' ? '' : key(name))
   return names.sort((a, b) => (rank(a) < rank(b) ? -1 : 1))

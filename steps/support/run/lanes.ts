@@ -120,10 +120,4 @@ export class Lanes {
     lane.event('warn', 'call_as_text', { tool })
     print(`${lane.name} wrote a call of ${tool} as text: it was not run.`, 'yellow')
   }
-
-  /** Writes a line that is no message: as a warning, if it tells of a bad outcome. */
-  event(messages: MessageParam[], event: string, fields: object): void {
-    const isBad = 'status' in fields && fields.status !== 'completed'
-    this.of(messages).event(isBad ? 'warn' : 'info', event, fields)
-  }
 }

@@ -108,8 +108,8 @@ export function readSettings(root: string, argv: string[]): Settings {
   if (!/^[1-9]\d*$/.test(limit)) {
     throw new Error(`REQUEST_LIMIT is ${limit}: it must be a whole number from 1`)
   }
-  const requestLimit = Number(limit)
-  return { ...settings, live: { credential: key, baseURL, model, requestLimit } }
+  const live = { credential: key, baseURL, model, requestLimit: Number(limit) }
+  return { ...settings, live }
 }
 
 /** What a `.env` file sets, if it can be read; an empty value says nothing. */

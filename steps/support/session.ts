@@ -1,6 +1,5 @@
 /** What a step opens: its client, its working directory, its lanes, its prompts. */
 import { dirname } from 'node:path'
-import process from 'node:process'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { Message } from '@anthropic-ai/sdk/resources'
 import { explain, RunError, show } from './base/errors.ts'

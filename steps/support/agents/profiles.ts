@@ -126,11 +126,8 @@ function checkFields(fields: Map<string, Field>, body: string, tools: Named[]): 
     if (value?.trim() === '') throw wrong(key, 'has no value')
     return value?.trim()
   }
-  const needed = (key: string) => {
-    const value = text(key)
-    if (!value) throw wrong(key, 'is missing')
-    return value
-  }
+  const missing = ['name', 'description'].find((key) => !fields.has(key))
+  if (missing) throw wrong(missing, 'is missing')
   const model = text('model')
   const effort = EFFORTS.find((one) => one === text('effort'))
   if (fields.has('effort') && !effort)
@@ -140,8 +137,8 @@ function checkFields(fields: Map<string, Field>, body: string, tools: Named[]): 
   if (fields.has('timeout') && !isTime)
     throw wrong('timeout', 'must be milliseconds: a whole number from 1000 to 2147483647')
   return {
-    name: needed('name'),
-    description: needed('description'),
+    name: text('name') ?? '',
+    description: text('description') ?? '',
     tools: toolsOf(fields.get('tools'), tools),
     model: model?.toLowerCase() === 'inherit' ? undefined : model,
     effort,

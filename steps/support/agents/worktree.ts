@@ -74,7 +74,6 @@ async function changedSince(commit: string, folder: string): Promise<string> {
   return listed(`${tracked}\n${fresh}`)
 }
 
-/** The first of these lines, and how many more there are. */
 function listed(lines: string): string {
   const names = lines.split('\n').filter(Boolean).sort()
   const more = names.splice(MOST_NAMES).length

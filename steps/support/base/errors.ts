@@ -1,6 +1,5 @@
 /** What can go wrong with a run, and how it is said in one line. */
 import { createRequire } from 'node:module'
-import process from 'node:process'
 import type { APIError } from '@anthropic-ai/sdk'
 import { isText } from './protocol.ts'
 import { redact } from './secrets.ts'
@@ -83,8 +82,7 @@ function proxyAdvice(): string {
   return set ? `; ${set} is set, but Node's fetch does not use it: ${how}` : ''
 }
 
-export const isOther = (baseURL: string) =>
-  new URL(baseURL).hostname !== 'api.anthropic.com'
+export const isOther = (url: string) => new URL(url).hostname !== 'api.anthropic.com'
 
 export function causeOf(error: unknown): string {
   const { cause, code, message } = error as NodeJS.ErrnoException & { cause?: unknown }

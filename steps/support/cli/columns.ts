@@ -29,10 +29,8 @@ export function renderRun(lanes: LaneFile[], width: number): string[] {
   let columns: Cell[][] = [[]]
   const flush = () => {
     const rows = Math.max(...columns.map(({ length }) => length))
-    for (let row = 0; row < rows; row++) {
-      const cells = columns.map((column) => column[row])
-      lines.push(draw(cells, each))
-    }
+    const cellsIn = (row: number) => columns.map((column) => column[row])
+    for (let row = 0; row < rows; row++) lines.push(draw(cellsIn(row), each))
     columns = [[]]
   }
   for (const cells of cellsOf(wholeOf(parent), each)) {

@@ -13,8 +13,8 @@ export function renderComparison(a: LaneFile[], b: LaneFile[], width: number): s
   const rows = names.flatMap((name) =>
     [a, b].flatMap((run, i) => {
       const lanes = run.filter((lane) => name === 'all lanes' || name === lane.name)
-      const row = { title: `${labels[i]} ${name}`, sums: sumsOf(lanes) }
-      return lanes.length > 0 ? row : []
+      const title = `${labels[i]} ${name}`
+      return lanes.length > 0 ? { title, sums: sumsOf(lanes) } : []
     }),
   )
   const titles = Math.max(...rows.map(({ title }) => widthOf(title)))

@@ -1,8 +1,7 @@
 /** `npm run record 04`: replays recordings and writes the result over them. */
-import { spawnSync } from 'node:child_process'
+import { type StdioOptions, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, readdirSync, rmSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import process from 'node:process'
 import { isDeepStrictEqual } from 'node:util'
 import { isAnswer, type LaneFile, readFolder, renumberIds } from '../base/lane-file.ts'
 
@@ -31,10 +30,8 @@ function record(folder: string): void {
   const log = own === folder ? `${own}.replay` : own
   rmSync(log, { recursive: true, force: true })
   const args = ['--import', 'tsx', join('steps', `${step}.ts`), '--replay', folder]
-  spawnSync(process.execPath, args, {
-    cwd: ROOT,
-    stdio: ['ignore', 'inherit', 'inherit'],
-  })
+  const stdio: StdioOptions = ['ignore', 'inherit', 'inherit']
+  spawnSync(process.execPath, args, { cwd: ROOT, stdio })
   const after = readFolder(log)
   for (const lane of before) {
     const same = after.find((file) => file.name === lane.name)

@@ -40,15 +40,14 @@ function view(names: string[]): string[] {
   return [...where, '', ...renderComparison(a.lanes, b.lanes, width)]
 }
 
-// `npm run view 04 | head` closes the pipe early, and that is no fault.
-stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') return
-  stderr.write(`${error.message}\n`)
+function fail({ code, message }: NodeJS.ErrnoException) {
+  if (code === 'EPIPE') return // `npm run view 04 | head` closes the pipe early
+  stderr.write(`${message}\n`)
   process.exitCode = 1
-})
+}
+stdout.on('error', fail)
 try {
   stdout.write(`${view(process.argv.slice(2)).join('\n')}\n`)
 } catch (error) {
-  stderr.write(`${(error as Error).message}\n`)
-  process.exitCode = 1
+  fail(error as Error)
 }

@@ -1,4 +1,3 @@
-/** Text in several lines of one width. */
 import { expand, headOf } from '../base/width.ts'
 
 /** Breaks text into at most `max` lines of `width` columns; `…` stands for the rest. */

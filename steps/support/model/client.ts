@@ -1,5 +1,4 @@
 /** The SDK's client, and the middleware that stands between it and the endpoint. */
-import type Anthropic from '@anthropic-ai/sdk'
 import type { Middleware } from '@anthropic-ai/sdk'
 import type { MessageCreateParams } from '@anthropic-ai/sdk/resources'
 import {
@@ -34,7 +33,7 @@ export type Watcher = {
 }
 
 /** A client for a real endpoint, or one that `replay` answers without any network. */
-export function createClient(source: Endpoint | Middleware, watcher: Watcher): Anthropic {
+export function createClient(source: Endpoint | Middleware, watcher: Watcher) {
   const isLive = typeof source !== 'function'
   return new SDK.Anthropic({
     ...(isLive ? live(source) : OFFLINE),

@@ -111,7 +111,7 @@ function lastRun(folder: string, step: string): string {
 /** Makes the folder that a run logs into: live a new one, offline one without lanes. */
 function openLogs(parent: string, name: string, live: boolean): string {
   fs.mkdirSync(parent, { recursive: true })
-  const begun = live ? `${name}-${timestamp()}` : name
+  const begun = live ? `${name}-${stamp()}` : name
   for (let n = 1; ; n++) {
     const logs = join(parent, n === 1 ? begun : `${begun}-${n}`)
     const isNew = fs.mkdirSync(logs, { recursive: true }) // what was made, if any
@@ -122,5 +122,4 @@ function openLogs(parent: string, name: string, live: boolean): string {
 }
 
 /** Now and here, as 2026-03-01-143000; Sweden writes it almost so. */
-const timestamp = () =>
-  new Date().toLocaleString('sv').replace(' ', '-').replaceAll(':', '')
+const stamp = () => new Date().toLocaleString('sv').replace(' ', '-').replaceAll(':', '')

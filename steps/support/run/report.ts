@@ -1,5 +1,4 @@
 /** What a run says of itself, at its start and at its end. */
-import process from 'node:process'
 import { inNumbers } from '../base/family.ts'
 import type { Lane } from '../base/lane.ts'
 import { readFolder, tokensIn } from '../base/lane-file.ts'

@@ -79,14 +79,11 @@ export function readSettings(root: string, argv: string[]): Settings {
   if (values.continue && (isOffline || !key)) {
     throw new Error(`--continue goes on with a live run. ${GO_LIVE}`)
   }
-  if (isOffline && values.live) {
-    throw new Error('--live excludes --offline and --replay. See --help.')
-  }
+  if (isOffline && values.live) throw new Error('--live excludes --offline and --replay.')
   if (isOffline) return settings
   if (!key) {
-    if (file) {
-      notes.push('.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it')
-    }
+    const lacks = '.env names no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN in it'
+    if (file) notes.push(lacks)
     const needed = `--live needs a key. ${GO_LIVE}`
     if (values.live) throw new Error([...notes, needed].join('\n'))
     const unused = 'is set in the shell, not in .env: not used without --live'

@@ -3,17 +3,15 @@ import type { MessageParam } from '@anthropic-ai/sdk/resources'
 import { sizeOf, tokensIn } from '../base/lane-file.ts'
 import type { Lanes } from './lanes.ts'
 
+type Run = { lanes: Lanes; unit: 'tokens' | 'bytes' }
+
 /**
  * In tokens, as an API counted its last request and reply (0 before the first), or in
  * bytes, what its next request is made of, as `view` counts.
  */
-export function sizeOfHistory(
-  { lanes, unit }: { lanes: Lanes; unit: 'tokens' | 'bytes' },
-  messages: MessageParam[],
-): number {
+export function sizeOfHistory({ lanes, unit }: Run, messages: MessageParam[]): number {
   const { reply, header, asLogged } = lanes.of(messages)
   const { input, output } = tokensIn([reply?.usage])
-  const { system, tools } = header
-  const bytes = () => sizeOf([system, tools, ...messages.map(asLogged)])
-  return unit === 'tokens' ? input + output : bytes()
+  if (unit === 'tokens') return input + output
+  return sizeOf([header.system, header.tools, ...messages.map(asLogged)])
 }

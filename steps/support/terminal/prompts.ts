@@ -6,8 +6,7 @@ import { RunError } from '../base/errors.ts'
 type Given = { words: string; live?: object }
 
 /** The prompts of a run: words, what is typed, piped lines, or the step's own. */
-export async function* readPrompts(label: string, own: string[], settings: Given) {
-  const { words, live } = settings
+export async function* readPrompts(label: string, own: string[], { words, live }: Given) {
   if (words) return yield* [words]
   if (stdin.isTTY) return yield* live ? typedPrompts(label, own[0]) : own
   let lines = 0

@@ -2,8 +2,7 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** How long a stopped tool may take to hand over what it has. */
-const GRACE_MS = 1000
+const GRACE_MS = 1000 // for a stopped tool to hand over what it has
 
 /**
  * Waits for `work`, but after the signal's abort only GRACE_MS more: a tool may ignore

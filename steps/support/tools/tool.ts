@@ -1,6 +1,7 @@
 /** What a tool is, and the rules that hold around every call of one. */
 import type Anthropic from '@anthropic-ai/sdk'
 import { explain } from '../base/errors.ts'
+import { parseJson } from '../base/lane-file.ts'
 import type { Json } from '../base/protocol.ts'
 import { fit } from '../base/width.ts'
 
@@ -40,13 +41,9 @@ function check(given: unknown, schema: Json, at: string) {
 }
 
 /** Text where something else is wanted is read as JSON, never evaluated. */
-function read(value: unknown, type = 'string') {
+function read(value: unknown, type = 'string'): Json[string] {
   if (typeof value !== 'string' || type === 'string') return value
-  try {
-    return JSON.parse(type === 'boolean' ? value.toLowerCase() : value)
-  } catch {
-    return value
-  }
+  return parseJson(type === 'boolean' ? value.toLowerCase() : value) ?? value
 }
 
 /** What the schema demands of the value and does not find. */
